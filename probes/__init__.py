@@ -1,0 +1,1 @@
+"""What is measured: conversations, templates, policies, tokens, caches and divergence."""

@@ -1,0 +1,122 @@
+"""The immutable values that everything else passes on: messages, requests, transcripts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where a stretch of a built text came from.
+
+    A piece runs from `start` to the start of the next piece of the same `part`, or to the end of the text, so
+    that pieces cover a text without gaps. Characters that join two texts belong to the text after them.
+
+    Attributes:
+        start: offset in characters within the text.
+        message: index of the message in the request as the client sent it.
+        part: index within a content list, or None where the content is a string.
+    """
+
+    start: int
+    message: int
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message and where it came from.
+
+    Attributes:
+        data: the message as the template will get it (OpenAI chat form). Never mutated.
+        index: index, in the request as the client sent it, of the message whose keys `data` carries.
+        pieces: the origins of the content's characters where a policy built it from several messages; empty
+            where all of it belongs to `index`.
+    """
+
+    data: Mapping[str, Any]
+    index: int
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def role(self) -> str:
+        """The message's role."""
+        return str(self.data["role"])
+
+    @property
+    def content(self) -> Any:
+        """The message's content: a string, a list of parts, or None."""
+        return self.data.get("content")
+
+    def replace(self, pieces: tuple[Piece, ...] | None = None, **changes: Any) -> Message:
+        """Return a copy with keys of `data` changed, and `pieces` where given."""
+        return Message({**self.data, **changes}, self.index, self.pieces if pieces is None else pieces)
+
+    def origin(self, offset: int, part: int | None = None) -> int:
+        """Return the client's index of the message that owns a character of the content.
+
+        Args:
+            offset: offset in characters within the content string, or within the text of content part `part`.
+            part: index within a content list, or None for a string.
+        """
+        owner = self.index
+        for piece in self.pieces:
+            if piece.part == part and piece.start <= offset:
+                owner = piece.message
+        return owner
+
+    @property
+    def origins(self) -> tuple[int, ...]:
+        """The client's indices of all messages that this one carries text of, each once, in order."""
+        return tuple(dict.fromkeys(piece.message for piece in self.pieces)) or (self.index,)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one HTTP request brings to the chat template.
+
+    Attributes:
+        messages: the conversation so far.
+        tools: the tool list, or None where the request has none.
+        kwargs: the request's `chat_template_kwargs`.
+        now: the clock that the template shall see, or None for the caller's.
+        partial: the last message is to be continued (`continue_final_message`), without a generation prompt.
+        reply: the assistant message that the model gave, where the transcript has it.
+        where: `file:line` for messages to people.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    now: datetime | None = None
+    partial: bool = False
+    reply: Mapping[str, Any] | None = None
+    where: str = ""
+
+    def replace(self, **changes: Any) -> Request:
+        """Return a copy with fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The ordered requests of one conversation, read anew at each iteration and never held whole.
+
+    Attributes:
+        source: what a person called it: a path, or `-`.
+        dialect: the wire format of its requests (`openai-chat`).
+        open: starts reading from the beginning.
+    """
+
+    source: str
+    dialect: str
+    open: Callable[[], Iterator[Request]]
+
+    def __iter__(self) -> Iterator[Request]:
+        return self.open()

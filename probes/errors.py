@@ -1,0 +1,52 @@
+"""The errors of this package: each says what was wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class TplauditError(Exception):
+    """Nothing can be done with what was given; the command line turns this into exit code 2.
+
+    Args:
+        what: what is wrong, one sentence without a full stop.
+        where: file, `file:line`, or message index that it is about, if any.
+        fix: what the person can do, one clause, if anything.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, fix: str | None = None) -> None:
+        self.what = what
+        self.where = where
+        self.fix = fix
+        text = f"{where}: {what}" if where else what
+        super().__init__(f"{text}; {fix}" if fix else text)
+
+
+class InputError(TplauditError):
+    """A transcript, template, tokenizer or model that cannot be read."""
+
+
+class UsageError(TplauditError):
+    """Options that contradict each other or do not exist."""
+
+
+class RenderError(Exception):
+    """A template did not render a conversation. A row of a report, not the end of a run.
+
+    Args:
+        kind: the exception's class name as Jinja or the template raised it (`TemplateError`, `TypeError`,
+            `UndefinedError`, ...), or `RenderLimit` where this package stopped the render.
+        message: the exception's text.
+        line: the line of the template source that raised, counted from 1, where known.
+    """
+
+    def __init__(self, kind: str, message: str, line: int | None = None) -> None:
+        self.kind = kind
+        self.message = message
+        self.line = line
+        super().__init__(f"{kind}: {message}")
+
+
+class RenderLimit(RenderError):
+    """The render was stopped because it exceeded its bound of time, output or memory."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("RenderLimit", message)
