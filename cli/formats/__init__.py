@@ -1,0 +1,1 @@
+"""One module per output format: a report value in, text out."""

@@ -1,0 +1,149 @@
+"""The replay's report as tables for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ...probes.report import Divergence, PolicyReport, ReplayReport, TurnReport
+
+#: Characters of each text shown at a divergence point.
+SHOWN = 28
+
+
+def draw(report: ReplayReport, console: Console) -> None:
+    """Print the report."""
+    for policy in report.policies:
+        console.print(_turns(report, policy))
+        console.print(escape(policy.summary))
+        console.print()
+    if len(report.policies) > 1:
+        console.print(_comparison(report))
+        console.print()
+    console.print(escape(_provenance(report)), style="dim")
+    if report.verify is not None:
+        console.print(escape(_verification(report)))
+    for note in report.notes:
+        console.print(escape(f"Note: {note}."), style="dim")
+    if not report.complete:
+        console.print(escape(f"Incomplete: {report.error}. The turns above are what had run."), style="bold")
+
+
+def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
+    measured = report.engine == "mlx"
+    table = Table(title=escape(f"policy {policy.policy}"), title_justify="left", title_style="bold", pad_edge=False)
+    for name in ("turn", "prompt", "shared", "reused", "re-prefill", "unavoidable", "avoidable"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if measured:
+        table.add_column("seconds", justify="right", no_wrap=True)
+    table.add_column("first difference from the closest stored prompt", overflow="fold")
+    for turn in policy.turns:
+        table.add_row(*_row(turn, measured), style="red" if turn.error else None)
+    totals = policy.totals
+    cells = ["sum", totals.prompt_tokens, None, totals.reused, totals.reprefill, totals.unavoidable, totals.avoidable]
+    table.add_section()
+    table.add_row(
+        *(_number(cell) if not isinstance(cell, str) else cell for cell in cells),
+        *([_seconds(totals.seconds)] if measured else []),
+        f"{_percent(totals.avoidable, totals.prompt_tokens)} of all prompt tokens were avoidable work",
+        style="bold",
+    )
+    return table
+
+
+def _row(turn: TurnReport, measured: bool) -> list[str]:
+    if turn.error is not None:
+        return [str(turn.turn), *[""] * (7 if measured else 6), escape(turn.error)]
+    avoidable = _number(turn.avoidable)
+    return [
+        str(turn.turn),
+        _number(turn.prompt_tokens),
+        _number(turn.depth),
+        _number(turn.reused),
+        _number(turn.reprefill),
+        _number(turn.unavoidable),
+        f"[yellow]{avoidable}[/yellow]" if turn.avoidable else avoidable,
+        *([_seconds(turn.cost.seconds if turn.cost else None)] if measured else []),
+        escape(_difference(turn)),
+    ]
+
+
+def _difference(turn: TurnReport) -> str:
+    parted = turn.divergence
+    if parted is None:
+        return ""
+    return f"{_place(turn, parted)}: stored {_excerpt(parted.stored)}, now {_excerpt(parted.prompt)}"
+
+
+def _place(turn: TurnReport, parted: Divergence) -> str:
+    if parted.message is None:
+        return {"tools": "tool list", "generation": "generation prompt"}.get(parted.region, "template text")
+    done = [
+        action.kind
+        for action in turn.actions
+        if parted.message.index in action.messages and action.kind in ("hoisted", "noted", "relocated")
+    ]
+    return f"message {parted.message.index} {', '.join([parted.message.role, *done[:1]])}"
+
+
+def _excerpt(text: str) -> str:
+    shown = repr(text[:SHOWN])
+    return f"{shown}…" if len(text) > SHOWN else shown
+
+
+def _comparison(report: ReplayReport) -> Table:
+    table = Table(title="all policies", title_justify="left", title_style="bold", pad_edge=False)
+    table.add_column("policy", no_wrap=True)
+    for name in ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable", "seconds"):
+        if name != "seconds" or report.engine == "mlx":
+            table.add_column(name, justify="right", no_wrap=True)
+    for policy in report.policies:
+        totals = policy.totals
+        table.add_row(
+            escape(policy.policy),
+            _number(len(policy.turns)),
+            _number(sum(turn.error is not None for turn in policy.turns)),
+            _number(totals.prompt_tokens),
+            _number(totals.reused),
+            _number(totals.reprefill),
+            f"{_number(totals.avoidable)} ({_percent(totals.avoidable, totals.prompt_tokens)})",
+            *([_seconds(totals.seconds)] if report.engine == "mlx" else []),
+        )
+    return table
+
+
+def _provenance(report: ReplayReport) -> str:
+    model = report.model
+    ran = (
+        f"Seconds are measured: {model.architecture} model ({model.weights}; {model.blas} BLAS)."
+        if report.engine == "mlx"
+        else "No model ran (engine tokens), so no seconds are measured."
+    )
+    return (
+        f"Tokens are counted with {model.tokenizer}; cache: {report.cache.kind}, "
+        f"blocks of {report.cache.block_size} tokens. {ran}"
+    )
+
+
+def _verification(report: ReplayReport) -> str:
+    verify = report.verify
+    assert verify is not None
+    verdict = "equal to a cold prefill" if verify.passed else "DIFFERENT from a cold prefill"
+    return (
+        f"Verified {verify.checked_turns} prefills, {verdict}: largest logit difference "
+        f"{verify.max_abs_logit_difference:.2g} (measured; noise between cold prefills {verify.cold_noise:.2g}), "
+        f"next token {'the same every time' if verify.argmax_equal else 'not always the same'}."
+    )
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "0 %"

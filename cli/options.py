@@ -1,0 +1,133 @@
+"""Options that several commands share, and the reading of their values."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..probes.errors import UsageError
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="A model directory, a .jinja file, a tokenizer_config.json, or - for a template on stdin. "
+        "Without it the bundled tiny model is used.",
+    ),
+]
+Template = Annotated[
+    str | None,
+    typer.Option("--template", metavar="FILE", help="A template that replaces the model's own."),
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        metavar="PATH|characters",
+        help="A tokenizer.json, a directory, or one token per character.",
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        "-p",
+        metavar="NAME[:OPTION=VALUE,…]",
+        help="What a server does to the messages first; repeat for several, all for all of them. "
+        "Default: as-is and omlx.",
+    ),
+]
+Kwargs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kwargs",
+        metavar="KEY=VALUE",
+        help="A chat-template kwarg laid over every request's own; VALUE is JSON, else text. Repeatable.",
+    ),
+]
+SpecialTokens = Annotated[
+    list[str] | None,
+    typer.Option("--special-token", metavar="NAME=TEXT", help="Such as bos_token=<s>. Repeatable."),
+]
+Now = Annotated[
+    str | None,
+    typer.Option("--now", metavar="ISO", help="The clock for requests that do not bring one."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there what would go to stdout.")
+]
+TranscriptArgument = Annotated[
+    str, typer.Argument(metavar="TRANSCRIPT", help="A transcript file, or - for stdin.")
+]
+
+DEFAULT_POLICIES = ("as-is", "omlx")
+
+
+def read_kwargs(items: list[str] | None) -> dict[str, Any]:
+    """Read `KEY=VALUE` items, each value as JSON or else as text.
+
+    Raises:
+        UsageError: an item has no key.
+    """
+    return {key: _json_or_text(value) for key, value in _pairs(items, "--kwargs")}
+
+
+def read_special_tokens(items: list[str] | None) -> dict[str, str]:
+    """Read `NAME=TEXT` items. Raises UsageError where an item has no name."""
+    return dict(_pairs(items, "--special-token"))
+
+
+def read_now(text: str | None) -> datetime | None:
+    """Read an ISO 8601 date or time. Raises UsageError where it is none."""
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no ISO 8601 time", where="--now", fix="write it like 2026-11-30T09:00:00"
+        ) from None
+
+
+def policy_names(given: list[str] | None) -> list[str]:
+    """Return the policies to run, each once."""
+    if given and "all" in given:
+        from ..probes.policies import names
+
+        return list(names())
+    return list(dict.fromkeys(given or DEFAULT_POLICIES))
+
+
+def _pairs(items: list[str] | None, option: str) -> list[tuple[str, str]]:
+    pairs = []
+    for item in items or ():
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{item!r} is not of the form KEY=VALUE", where=option, fix="write KEY=VALUE")
+        pairs.append((key.strip(), value))
+    return pairs
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def read_size(text: str | None) -> int | None:
+    """Read a size in bytes such as `512`, `64MB` or `2GiB`. Raises UsageError where it is none."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"{text!r} is no size", where="--cache-bytes", fix="write it like 64MB or 2GiB")
+    number, unit, binary = match.groups()
+    power = " kmgt".index(unit.lower() or " ")
+    return int(float(number) * (1024 if binary else 1000) ** power)

@@ -1,0 +1,68 @@
+"""Names of cache blocks: a hash of the block's tokens and of everything before them.
+
+Two blocks have one name exactly when they, and all blocks before them, hold the same tokens, so a dictionary
+of names is enough to find the longest stored prefix. The recipe is oMLX's (docs/servers.md, section oMLX;
+`compute_block_hash` in jundot/omlx). It has no separators between its fields: a model name that ends in
+`omlx-root` could in theory meet another model's chain, which only convention prevents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .base import Ids
+
+ROOT = b"omlx-root"
+
+
+def block_hash(
+    tokens: Sequence[int] | Ids,
+    parent: bytes | None = None,
+    *,
+    model_name: str | None = None,
+    extra_keys: tuple[Any, ...] | None = None,
+) -> bytes:
+    """Return the 32-byte name of one block.
+
+    Args:
+        tokens: the block's token ids, in order.
+        parent: the name of the block before it, or None for a prompt's first block.
+        model_name: keeps models apart that share a cache; empty means none.
+        extra_keys: what the block's content depends on beside its tokens, such as an image's hash.
+    """
+    # NumPy integers print differently from Python's, and the printed form is what is hashed.
+    numbers = tuple(int(token) for token in tokens)
+    return _named(numbers, parent, (model_name or "").encode(), extra_keys)
+
+
+def chain(
+    ids: Ids, block_size: int, *, model_name: str | None = None, known: Sequence[bytes] = ()
+) -> tuple[bytes, ...]:
+    """Return the names of all full blocks of a sequence; a remainder shorter than a block has none.
+
+    Args:
+        ids: token ids, shape `(n,)`.
+        block_size: tokens per block.
+        model_name: as in `block_hash`.
+        known: names of the first blocks, where they were computed before.
+    """
+    salt = (model_name or "").encode()
+    names = list(known)
+    start = len(names) * block_size
+    numbers = ids[start:].tolist()
+    parent = names[-1] if names else None
+    for at in range(0, len(numbers) - block_size + 1, block_size):
+        parent = _named(tuple(numbers[at : at + block_size]), parent, salt, None)
+        names.append(parent)
+    return tuple(names)
+
+
+def _named(
+    tokens: tuple[int, ...], parent: bytes | None, salt: bytes, extra_keys: tuple[Any, ...] | None
+) -> bytes:
+    """Return the digest; `tokens` are Python integers."""
+    text = f"{tokens}{extra_keys}" if extra_keys else str(tokens)
+    return sha256(salt + (parent or ROOT) + text.encode()).digest()

@@ -1,0 +1,89 @@
+"""The parent's side of the killable child that renders templates which are not known to behave."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from typing import IO, Any
+
+from .errors import RenderError, RenderLimit
+from .render_worker import OUT_OF_MEMORY
+from .rendering import Chunk, Job, Limits
+
+
+class RenderChild:
+    """One child process, started when first needed and again after it had to be killed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def render(self, template: str, job: Job, limits: Limits) -> str:
+        """Render in the child; as `rendering.render`.
+
+        Raises:
+            RenderError: what the template raised; RenderLimit where it exceeded its time, memory or output.
+        """
+        return str(self._ask(template, job, limits, None)["text"])
+
+    def chunk_at(self, template: str, job: Job, offset: int, limits: Limits) -> Chunk:
+        """Find a chunk in the child; as `rendering.chunk_at`."""
+        chunk = self._ask(template, job, limits, offset)["chunk"]
+        return Chunk(**{**chunk, "messages": tuple(chunk["messages"])})
+
+    def close(self) -> None:
+        """End the child."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _ask(self, template: str, job: Job, limits: Limits, offset: int | None) -> dict[str, Any]:
+        fields = asdict(replace(job, now=None)) | {"now": job.now.isoformat() if job.now else None}
+        line = json.dumps({"template": template, "job": fields, "offset": offset, "limits": asdict(limits)})
+        stdin, stdout = self._pipes()
+        try:
+            stdin.write(line + "\n")
+            stdin.flush()
+            reply = stdout.readline()
+        except BrokenPipeError:
+            reply = ""
+        except BaseException:  # interrupted: what the child still writes must not answer the next job
+            self.close()
+            raise
+        if not reply.endswith("\n"):
+            raise self._death(limits)
+        answer: dict[str, Any] = json.loads(reply)
+        if "error" in answer:
+            kind, message, where = answer["error"]
+            raise RenderLimit(message) if answer["limit"] else RenderError(kind, message, where)
+        return answer
+
+    def _pipes(self) -> tuple[IO[str], IO[str]]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tplaudit.probes.render_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def _death(self, limits: Limits) -> RenderLimit:
+        assert self._process is not None
+        code = self._process.wait()
+        self._process = None
+        if code == -signal.SIGALRM:
+            return RenderLimit(f"the template did not finish within {limits.seconds:g} s")
+        if code in (OUT_OF_MEMORY, -signal.SIGKILL):
+            return RenderLimit(f"the template used more than {limits.bytes / 1e9:g} GB of memory")
+        return RenderLimit(f"the process that rendered the template ended with code {code}")
+
+
+child = RenderChild()
+atexit.register(child.close)

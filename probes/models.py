@@ -1,0 +1,158 @@
+"""What a replay runs on: a template, a tokenizer, and weights where there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..fixtures import DEFAULT_MODEL
+from .caches.footprint import kv_bytes_per_token
+from .errors import InputError, UsageError
+from .report import ModelInfo
+from .template import ChatTemplate
+from .template_files import load_template, read_json
+from .tokenizer_files import load_tokenizer, load_tokenizer_named
+
+if TYPE_CHECKING:
+    from .mlx_engine import MLXEngine
+    from .tokens import Tokenizer
+
+EngineName = Literal["tokens", "mlx"]
+#: Weights up to this size are computed with unless a person asks otherwise.
+SMALL_WEIGHTS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayModel:
+    """A template and a tokenizer, and where the weights are.
+
+    Attributes:
+        template: the chat template.
+        tokenizer: what counts the tokens.
+        source: what the person named; `bundled` where nothing was named.
+        kind: how it was found.
+        approximate: whether the tokenizer is not the model's own, so that counts are approximate.
+        directory: the model directory, or the bundled one where only a template was given.
+        weights: size of the weights in bytes; None for the bundled model, whose weights are made from a seed.
+        notes: what a reader has to know about the numbers.
+    """
+
+    template: ChatTemplate
+    tokenizer: Tokenizer
+    source: str
+    kind: Literal["bundled", "directory", "hub", "template"]
+    approximate: bool
+    directory: Path
+    weights: int | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def default_engine(self) -> EngineName:
+        """The engine that is used unless a person asks for the other one."""
+        if self.kind == "bundled":
+            return "mlx"
+        if self.kind == "template" or not self.weights or self.weights >= SMALL_WEIGHTS:
+            return "tokens"
+        return "mlx"
+
+    @property
+    def bytes_per_token(self) -> int | None:
+        """Bytes of K and V per token, predicted from config.json; None where that does not say."""
+        config = self.directory / "config.json"
+        return kv_bytes_per_token(read_json(config)) if config.is_file() else None
+
+    def load_engine(self) -> MLXEngine:
+        """Load the weights.
+
+        Raises:
+            InputError: they cannot be loaded, or the architecture cannot be replayed.
+        """
+        from .mlx_engine import MLXEngine
+
+        return MLXEngine.load(self.directory, random_weights=self.weights is None)
+
+    def info(self, engine: MLXEngine | None) -> ModelInfo:
+        """Describe the model for a report."""
+        config = self.directory / "config.json"
+        architecture = read_json(config).get("model_type") if config.is_file() else None
+        own = self.kind != "template" or engine is not None
+        return ModelInfo(
+            source=self.source,
+            kind=self.kind,
+            architecture=architecture if own and isinstance(architecture, str) else None,
+            tokenizer=self.tokenizer.name,
+            approximate=self.approximate,
+            weights=engine.precision if engine else None,
+            blas=engine.blas if engine else None,
+        )
+
+
+def load_model(
+    name: str | None,
+    *,
+    template: str | None = None,
+    tokenizer: str | None = None,
+    special_tokens: Mapping[str, str] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+) -> ReplayModel:
+    """Find template, tokenizer and weights.
+
+    Args:
+        name: a model directory, a `.jinja` file, a `tokenizer_config.json`, `-` for a template on stdin, or
+            None for the bundled model.
+        template: a template that replaces the model's own.
+        tokenizer: `characters`, a tokenizer.json or a directory that replaces the model's own.
+        special_tokens: laid over the model's own.
+        kwargs: laid over every request's chat-template kwargs.
+        now: the clock for requests that bring none.
+
+    Raises:
+        InputError: something is missing or cannot be read.
+    """
+    options: dict[str, Any] = {"kwargs": kwargs, "now": now}
+    directory = DEFAULT_MODEL if name is None else Path(name)
+    if not directory.is_dir():
+        if name != "-" and not directory.exists():
+            raise InputError(
+                "there is no such model directory or template", where=name, fix="check the path given as --model"
+            )
+        if template is not None:
+            raise UsageError("--model is a template already, so --template cannot replace it")
+        chat_template = load_template(str(name), special_tokens=special_tokens, **options)
+        used = load_tokenizer_named(tokenizer) if tokenizer else load_tokenizer(DEFAULT_MODEL)
+        notes = () if tokenizer else (_APPROXIMATE,)
+        return ReplayModel(
+            chat_template, used, str(name), "template", tokenizer is None, DEFAULT_MODEL, None, notes
+        )
+    used = load_tokenizer_named(tokenizer) if tokenizer else load_tokenizer(directory)
+    own_tokens = dict(used.special_tokens) if not tokenizer else {}
+    chat_template = load_template(
+        template or directory, special_tokens={**own_tokens, **(special_tokens or {})}, **options
+    )
+    weights = None if name is None else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
+    notes = ()
+    if weights is not None and weights >= SMALL_WEIGHTS:
+        notes = (
+            f"the weights take {weights / 1e9:.1f} GB, so tokens are only counted; "
+            "--engine mlx prefills with the real model",
+        )
+    return ReplayModel(
+        template=chat_template,
+        tokenizer=used,
+        source="bundled" if name is None else str(name),
+        kind="bundled" if name is None else "directory",
+        approximate=tokenizer is not None,
+        directory=directory,
+        weights=weights,
+        notes=notes,
+    )
+
+
+_APPROXIMATE = (
+    "token counts are approximate: a bare template has no tokenizer, so the bundled one counts; "
+    "--tokenizer takes the model's tokenizer.json"
+)

@@ -1,0 +1,58 @@
+"""The policies: what each server makes of a request before its chat template sees it.
+
+A new policy is one module with its `KINDS`, and its line in `POLICIES`.
+"""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+from . import as_is, hoist, note, omlx
+from .base import Action, ActionKind, Policy, PolicyKind, Prepared
+
+__all__ = ["POLICIES", "Action", "ActionKind", "Policy", "PolicyKind", "Prepared", "names", "parse_policy"]
+
+POLICIES: dict[str, PolicyKind] = {
+    kind.name: kind
+    for kinds in (
+        as_is.KINDS,
+        omlx.KINDS,
+        hoist.KINDS,
+        note.KINDS,
+    )
+    for kind in kinds
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all policies, in the order in which lists show them."""
+    return tuple(POLICIES)
+
+
+def parse_policy(spec: str) -> Policy:
+    """Return the policy that a person named.
+
+    Args:
+        spec: `NAME` or `NAME:OPTION=VALUE,...`.
+
+    Raises:
+        UsageError: where the name, an option or a value is unknown; the error lists the known ones.
+    """
+    name, colon, rest = spec.partition(":")
+    kind = POLICIES.get(name)
+    if kind is None:
+        fix = f"choose from {', '.join(names())}"
+        raise UsageError(f"there is no policy {name!r}", where="--policy", fix=fix)
+    options: dict[str, str] = {}
+    for item in rest.split(",") if colon else ():
+        option, equals, value = item.partition("=")
+        if option not in kind.options:
+            fix = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
+            raise UsageError(f"the policy {name} has no option {option!r}", where="--policy", fix=fix)
+        values = kind.options[option]
+        if not equals or value not in values:
+            fix = f"write {' or '.join(f'{option}={each}' for each in values)}"
+            raise UsageError(f"the policy {name} does not know {item!r}", where="--policy", fix=fix)
+        if option in options:
+            raise UsageError(f"{option!r} is given twice in {spec!r}", where="--policy", fix="give it once")
+        options[option] = value
+    return kind.make(spec, options)

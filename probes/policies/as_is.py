@@ -1,0 +1,32 @@
+"""The policy of a server that passes messages on: the template decides alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..conversation import Request
+from .base import Policy, PolicyKind, Prepared
+from .system_turns import keep
+
+if TYPE_CHECKING:
+    from ..template import ChatTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class AsIs:
+    """Passes every message on as the client sent it."""
+
+    name: str
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request itself."""
+        return Prepared(request, keep(request.messages, "passed on as it is").actions)
+
+
+def _make(name: str, options: Mapping[str, str]) -> Policy:
+    return AsIs(name)
+
+
+KINDS = (PolicyKind("as-is", "passes messages on unchanged; the template decides", _make),)

@@ -1,0 +1,51 @@
+"""oMLX's strict hoist alone: every system turn goes into the leading block, whatever the template can do.
+
+Neither probes nor relocates. `hoist+merge` also joins neighbouring turns of one role, as oMLX's text routes
+do after a hoist (docs/servers.md, section "oMLX"; jundot/omlx, omlx/api/utils.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..conversation import Request
+from .base import Policy, PolicyKind, Prepared
+from .role_merge import merge_roles
+from .system_turns import strict_hoist
+
+if TYPE_CHECKING:
+    from ..template import ChatTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Hoist:
+    """Moves all system text to the front; leaves the messages alone when there is none.
+
+    Attributes:
+        name: the policy as the person named it.
+        merge: join neighbouring turns of one role afterwards.
+    """
+
+    name: str
+    merge: bool = False
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request with one leading system message."""
+        rewrite = strict_hoist(request.messages, "moved into the first system block")
+        return (rewrite.then(merge_roles) if self.merge else rewrite).of(request)
+
+
+def _hoist(name: str, options: Mapping[str, str]) -> Policy:
+    return Hoist(name)
+
+
+def _hoist_and_merge(name: str, options: Mapping[str, str]) -> Policy:
+    return Hoist(name, merge=True)
+
+
+KINDS = (
+    PolicyKind("hoist", "moves every system turn into the first system block, without probing", _hoist),
+    PolicyKind("hoist+merge", "hoist, then joins neighbouring turns of one role", _hoist_and_merge),
+)

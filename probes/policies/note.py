@@ -1,0 +1,51 @@
+"""oMLX's `user_note_safe` alone: later system turns become notes in user turns, whatever the template can do.
+
+Neither probes nor relocates. `note+merge` also joins neighbouring turns of one role, as oMLX's text routes do
+afterwards (docs/servers.md, section "oMLX"; jundot/omlx, omlx/api/utils.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..conversation import Request
+from .base import Policy, PolicyKind, Prepared
+from .role_merge import merge_roles
+from .user_notes import note_or_hoist
+
+if TYPE_CHECKING:
+    from ..template import ChatTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Turns later system turns into notes; hoists all of them where one is refused.
+
+    Attributes:
+        name: the policy as the person named it.
+        merge: join neighbouring turns of one role afterwards.
+    """
+
+    name: str
+    merge: bool = False
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request without later system messages."""
+        rewrite = note_or_hoist(request.messages)
+        return (rewrite.then(merge_roles) if self.merge else rewrite).of(request)
+
+
+def _note(name: str, options: Mapping[str, str]) -> Policy:
+    return Note(name)
+
+
+def _note_and_merge(name: str, options: Mapping[str, str]) -> Policy:
+    return Note(name, merge=True)
+
+
+KINDS = (
+    PolicyKind("note", "turns later system turns into notes in user turns, else hoists all", _note),
+    PolicyKind("note+merge", "note, then joins neighbouring turns of one role", _note_and_merge),
+)

@@ -1,0 +1,269 @@
+"""Rendering one compiled template, and finding what wrote a character of the result.
+
+What a template gets besides its messages is what `apply_chat_template` of transformers 5.24 gives it; see
+docs/rendering.md. Everything here runs either in this process or in a killable child (isolation.py).
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import FrameType, GeneratorType
+from typing import Any, Literal
+
+from jinja2 import Template, nodes
+from jinja2.utils import Namespace
+
+from .errors import RenderError, RenderLimit
+from .jinja import clock, environment
+
+Profile = Literal["transformers", "raw"]
+
+REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
+_CONTINUE = "TPLAUDIT_CONTINUES_HERE "
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one render.
+
+    Attributes:
+        seconds: wall time.
+        characters: length of the output.
+        bytes: memory of the child process that renders a template which is not known to behave.
+    """
+
+    seconds: float = 10.0
+    characters: int = 64_000_000
+    bytes: int = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One conversation to render: what `apply_chat_template` takes.
+
+    Attributes:
+        messages: OpenAI chat messages.
+        tools: the tool list or None.
+        variables: special tokens and, over them, the request's chat-template kwargs.
+        add_generation_prompt: whether the prompt ends with the opening of an assistant turn.
+        continue_final_message: whether the last message is cut where its content ends.
+        now: the clock that `strftime_now` shows; None for the local time.
+        profile: `transformers`, or `raw` for the environment alone with the messages as given.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    now: datetime | None = None
+    profile: Profile = "transformers"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of output that the template wrote in one piece.
+
+    Attributes:
+        start: offset of its first character in the prompt.
+        end: offset after its last character.
+        messages: indices of the messages that the template's local variables held, innermost scope last.
+        tools: whether a local variable held a tool of the tool list.
+        line: line of the template source, counted from 1, or None.
+    """
+
+    start: int
+    end: int
+    messages: tuple[int, ...]
+    tools: bool
+    line: int | None
+
+
+def compile_template(tree: nodes.Template) -> Template:
+    """Compile a parsed template.
+
+    Raises:
+        RenderError: the template uses a filter or test that does not exist, or is nested too deeply.
+    """
+    env = environment()
+    try:
+        code = env.compile(tree, "<template>", "<template>")
+        return env.template_class.from_code(env, code, env.make_globals(None), None)
+    except Exception as error:
+        raise as_render_error(error) from error
+
+
+def render(template: Template, job: Job, limits: Limits) -> str:
+    """Render a conversation.
+
+    Raises:
+        RenderError: with the kind, text and template line of whatever the template raised.
+    """
+    started = time.monotonic()
+    with _running(template, job) as (chunks, _):
+        parts: list[str] = []
+        size = 0
+        for number, chunk in enumerate(chunks):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limits.characters:
+                raise RenderLimit(f"the template wrote more than {limits.characters:,} characters")
+            if number % 256 == 255 and time.monotonic() - started > limits.seconds:
+                raise RenderLimit(f"the template did not finish within {limits.seconds:g} s")
+        text = "".join(parts)
+        return _cut_at_continuation(text, job) if job.continue_final_message else text
+
+
+def chunk_at(template: Template, job: Job, offset: int) -> Chunk:
+    """Find the chunk that covers a character of what `render` returns, and what the template held then.
+
+    Costs at most one more render. Records nothing before the chunk: reading line numbers and local variables at
+    every chunk would double or treble the time.
+
+    Args:
+        template: the compiled template.
+        job: the conversation, as it was rendered.
+        offset: offset of the character in the prompt.
+
+    Raises:
+        IndexError: the prompt is not that long.
+    """
+    with _running(template, job) as (chunks, ids):
+        start = 0
+        for chunk in chunks:
+            end = start + len(chunk)
+            if offset < end:
+                frame = _innermost_frame(chunks)
+                bound = list(_bindings(frame, ids)) if frame else []
+                return Chunk(
+                    start,
+                    end,
+                    tuple(key for key in bound if key >= 0),
+                    any(key < 0 for key in bound),
+                    template.get_corresponding_lineno(frame.f_lineno) if frame else None,
+                )
+            start = end
+    raise IndexError(f"the prompt has no character {offset}")
+
+
+@contextmanager
+def _running(template: Template, job: Job) -> Iterator[tuple[Iterator[str], dict[int, int]]]:
+    """Start a template's generator with the clock pinned; turn whatever it raises into a RenderError.
+
+    Yields the generator, and for each message and tool object that the template sees its index (`_variables`).
+    """
+    token = clock.set(job.now)
+    try:
+        variables, ids = _variables(job)
+        yield template.root_render_func(template.new_context(variables)), ids
+    except Exception as error:
+        raise as_render_error(error) from error
+    finally:
+        clock.reset(token)
+
+
+def _variables(job: Job) -> tuple[dict[str, Any], dict[int, int]]:
+    """Return the template's variables, and for each message and tool object its index (tools: -1 - index)."""
+    if job.profile == "raw":
+        messages = [dict(message) for message in job.messages]
+        fixed: dict[str, Any] = {"dict": dict, "namespace": Namespace}
+    else:
+        messages = [_as_transformers_passes(message) for message in job.messages]
+        fixed = {}
+    if job.continue_final_message:
+        _mark_continuation(messages)
+    tools = None if job.tools is None else [plain(tool) for tool in job.tools]
+    ids = {id(message): index for index, message in enumerate(messages)}
+    ids |= {id(tool): -1 - index for index, tool in enumerate(tools or ())}
+    variables = {
+        **fixed,
+        **{name: plain(value) for name, value in job.variables.items()},
+        "messages": messages,
+        "tools": tools,
+        "add_generation_prompt": job.add_generation_prompt,
+    }
+    variables.setdefault("documents", None)
+    return variables, ids
+
+
+def _as_transformers_passes(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a message as transformers passes it on: no None values, reasoning under its usual names."""
+    copy = {key: plain(value) for key, value in message.items() if value is not None}
+    for key in REASONING_KEYS:
+        if key in copy:
+            return {"thinking": copy[key], **copy, "reasoning_content": copy[key]}
+    return copy
+
+
+def plain(value: Any) -> Any:
+    """Copy a value as plain JSON types, so that no object is shared and none has methods of its own."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return f"<{type(value).__name__}>"
+
+
+def _mark_continuation(messages: list[dict[str, Any]]) -> None:
+    """Mark the end of the last message's text."""
+    content = messages[-1].get("content")
+    if isinstance(content, str):
+        messages[-1]["content"] = content + _CONTINUE
+    else:
+        _last_text_part(content)["text"] += _CONTINUE
+
+
+def _last_text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else str(_last_text_part(content)["text"])
+
+
+def _last_text_part(content: Any) -> dict[str, Any]:
+    for part in reversed(content if isinstance(content, list) else []):
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            return part
+    raise RenderError("ValueError", "the last message has no text to continue")
+
+
+def _cut_at_continuation(text: str, job: Job) -> str:
+    """Cut a prompt at the mark, or before the white space that the template trimmed with it."""
+    mark = text.rfind(_CONTINUE.strip())
+    if mark < 0 or _last_text(job.messages[-1]).strip() not in text:
+        raise RenderError("ValueError", "the text of the message to be continued is not in the prompt")
+    return text[:mark] if text.startswith(_CONTINUE, mark) else text[:mark].rstrip()
+
+
+def _innermost_frame(generator: Any) -> FrameType | None:
+    while isinstance(generator.gi_yieldfrom, GeneratorType):
+        generator = generator.gi_yieldfrom
+    frame: FrameType | None = generator.gi_frame
+    return frame
+
+
+def _bindings(frame: FrameType, ids: Mapping[int, int]) -> Iterator[int]:
+    for value in frame.f_locals.values():
+        if (key := ids.get(id(value))) is not None:
+            yield key
+
+
+def as_render_error(error: Exception) -> RenderError:
+    """Describe an exception that a template raised, with the template line where one is known."""
+    if isinstance(error, RenderError):
+        return error
+    line: int | None = getattr(error, "lineno", None)
+    for frame, frame_line in traceback.walk_tb(error.__traceback__):
+        template = frame.f_globals.get("__jinja_template__")
+        if template is not None:
+            line = template.get_corresponding_lineno(frame_line)
+    if isinstance(error, RecursionError):
+        return RenderError("RecursionError", "the template is nested too deeply", line)
+    if isinstance(error, MemoryError):
+        return RenderLimit("the template used more memory than it may")
+    return RenderError(type(error).__name__, str(error), line)

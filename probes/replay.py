@@ -1,0 +1,258 @@
+"""The replay: request -> policy -> prompt -> cache -> cost -> turn, under several policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from .caches.base import Match, PrefixCache
+from .caches.paged import PagedCache
+from .conversation import Request, Transcript
+from .divergence import Prompt, divergence, since_previous
+from .errors import RenderError
+from .models import ReplayModel
+from .policies.base import Action, Policy, Prepared
+from .report import (
+    SCHEMA,
+    CacheCounts,
+    CacheInfo,
+    Cost,
+    PolicyReport,
+    ReplayReport,
+    Timings,
+    TurnReport,
+    VerifyReport,
+    totals,
+)
+from .sequences import StoredSequences
+from .summary import summarise
+from .tokens import IncrementalEncoder
+
+if TYPE_CHECKING:
+    from .mlx_engine import MLXEngine, Verification
+    from .tokens import Ids
+
+
+class Replay:
+    """One replay of a transcript. `turns` runs it; `report` tells what has run so far.
+
+    Args:
+        transcript: the requests.
+        model: template, tokenizer and, with `engine`, the weights.
+        policies: each is replayed against an empty cache of its own.
+        block_size: tokens per cache block.
+        engine: the model that computes, or None to count tokens only.
+        capacity_bytes: the most that a cache may hold, or None for no limit.
+        verify: compare each prefill from restored blocks with a cold one; needs `engine`.
+    """
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        model: ReplayModel,
+        policies: Sequence[Policy],
+        *,
+        block_size: int = 256,
+        engine: MLXEngine | None = None,
+        capacity_bytes: int | None = None,
+        verify: bool = False,
+    ) -> None:
+        self.transcript = transcript
+        self.model = model
+        self.engine = engine
+        self.capacity_bytes = capacity_bytes
+        self.bytes_per_token = engine.bytes_per_token if engine else model.bytes_per_token
+        self.verifications: list[Verification] | None = [] if verify else None
+        self._block_size = block_size
+        self._runs = [_PolicyRun(policy, self) for policy in policies]
+
+    def turns(self) -> Iterator[tuple[TurnReport, ...]]:
+        """Replay one request after the other; yields its turn under each policy, in the order given.
+
+        Raises:
+            InputError: the transcript cannot be read further; what has run stays in `report`.
+        """
+        for number, request in enumerate(self.transcript, 1):
+            rendered: list[tuple[Request, str, Ids]] = []
+            done = [run.turn(number, request, rendered) for run in self._runs]
+            for run, turn in zip(self._runs, done, strict=True):
+                run.turns.append(turn)
+            yield tuple(done)
+
+    def report(self, *, complete: bool = True, error: str | None = None) -> ReplayReport:
+        """Return the report of the turns that have run."""
+        return ReplayReport(
+            schema=SCHEMA,
+            tplaudit=__version__,
+            transcript=self.transcript.source,
+            template=self.model.template.source,
+            model=self.model.info(self.engine),
+            cache=CacheInfo("paged", self._block_size, self.capacity_bytes, self.bytes_per_token),
+            engine="mlx" if self.engine else "tokens",
+            policies=tuple(run.report() for run in self._runs),
+            verify=self._verify_report(),
+            notes=(*self.model.notes, *self._encoder_notes()),
+            complete=complete,
+            error=error,
+        )
+
+    def new_cache(self) -> PrefixCache:
+        """Return an empty cache."""
+        return PagedCache(
+            self._block_size, capacity_bytes=self.capacity_bytes, bytes_per_token=self.bytes_per_token
+        )
+
+    def _encoder_notes(self) -> tuple[str, ...]:
+        for run in self._runs:
+            run.encoder.check()
+        reasons = dict.fromkeys(run.encoder.fallback_reason for run in self._runs)
+        return tuple(f"prompts are encoded whole: {reason}" for reason in reasons if reason)
+
+    def _verify_report(self) -> VerifyReport | None:
+        if self.verifications is None:
+            return None
+        return VerifyReport(
+            checked_turns=len(self.verifications),
+            max_abs_logit_difference=max((one.difference for one in self.verifications), default=0.0),
+            cold_noise=max((one.noise for one in self.verifications), default=0.0),
+            argmax_equal=all(one.argmax_equal for one in self.verifications),
+            passed=all(one.passed for one in self.verifications),
+        )
+
+
+class _PolicyRun:
+    """One policy's side of a replay."""
+
+    def __init__(self, policy: Policy, replay: Replay) -> None:
+        self.policy = policy
+        self.turns: list[TurnReport] = []
+        self.encoder = IncrementalEncoder(replay.model.tokenizer)
+        self._replay = replay
+        self._cache = replay.new_cache()
+        self._stored = StoredSequences()
+        self._requests: dict[int, Request] = {}
+        self._previous: Prompt | None = None
+
+    def turn(
+        self, number: int, request: Request, rendered: list[tuple[Request, str, Ids]]
+    ) -> TurnReport:
+        """Replay one request.
+
+        Args:
+            number: the turn.
+            request: what the client sent.
+            rendered: what this turn's other policies rendered; equal conversations share text and ids.
+        """
+        prepared = self.policy.prepare(request, self._replay.model.template)
+        try:
+            prompt = self._prompt(number, request, prepared, rendered)
+            report = self._replayed(prompt, prepared.actions)
+        except RenderError as error:
+            self._previous = None
+            return TurnReport(number, len(request.messages), actions=prepared.actions, error=str(error))
+        self._previous = prompt
+        return report
+
+    def report(self) -> PolicyReport:
+        """Return the report of the turns so far."""
+        turns = tuple(self.turns)
+        counts = self._cache.statistics
+        return PolicyReport(
+            policy=self.policy.name,
+            turns=turns,
+            totals=totals(turns),
+            cache=CacheCounts(
+                hits=counts.hits,
+                misses=counts.misses,
+                stored_blocks=counts.stored_blocks,
+                evicted_blocks=counts.evicted_blocks,
+                blocks=counts.blocks,
+                bytes=counts.bytes,
+            ),
+            summary=summarise(turns, self._cache.block_size),
+        )
+
+    def _prompt(
+        self,
+        number: int,
+        request: Request,
+        prepared: Prepared,
+        rendered: list[tuple[Request, str, Ids]],
+    ) -> Prompt:
+        template = self._replay.model.template
+        for other, text, ids in rendered:
+            if _same_input(other, prepared.request):
+                return Prompt(number, request, prepared.request, text, ids, template)
+        text = template.render_request(prepared.request)
+        ids = self.encoder.encode(text)
+        rendered.append((prepared.request, text, ids))
+        return Prompt(number, request, prepared.request, text, ids, template)
+
+    def _replayed(self, prompt: Prompt, actions: tuple[Action, ...]) -> TurnReport:
+        ids = prompt.ids
+        if not len(ids):
+            raise RenderError("EmptyPrompt", "the template renders nothing")
+        closest = self._stored.closest(ids)
+        stored_length = self._stored.last_length
+        parted = None
+        if not closest.whole and closest.turn is not None:
+            turn = closest.turn
+            parted = divergence(turn, lambda: self._text(turn), closest.shared, prompt)
+        compared = since_previous(self._previous, prompt) if self._previous else None
+        match = self._cache.match(ids)
+        with self._cache.hold(match):
+            cost = self._prefill(ids, match)
+        self._stored.add(prompt.turn, ids)
+        self._requests[prompt.turn] = prompt.rendered
+        reprefill = len(ids) - match.reused
+        unavoidable = max(1, len(ids) - self._cache.reusable(min(stored_length, len(ids)), len(ids)))
+        return TurnReport(
+            turn=prompt.turn,
+            messages=len(prompt.client.messages),
+            prompt_tokens=len(ids),
+            depth=closest.shared,
+            divergence=parted,
+            since_previous=compared,
+            reused=match.reused,
+            reprefill=reprefill,
+            unavoidable=unavoidable,
+            avoidable=max(0, reprefill - unavoidable),
+            cost=cost,
+            actions=actions,
+        )
+
+    def _text(self, turn: int) -> str:
+        """Return the text of an earlier turn's prompt; the previous one's is at hand."""
+        if self._previous is not None and self._previous.turn == turn:
+            return self._previous.text
+        return self._replay.model.template.render_request(self._requests[turn])
+
+    def _prefill(self, ids: Ids, match: Match) -> Cost | None:
+        """Compute what the cache does not have, and store the prompt."""
+        engine = self._replay.engine
+        if engine is None:
+            self._cache.store(ids)
+            return None
+        done = engine.prefill(
+            ids,
+            [block.payload for block in match.blocks],
+            match.reused,
+            block_size=self._cache.block_size,
+        )
+        self._cache.store(ids, done.payloads)
+        if self._replay.verifications is not None:
+            self._replay.verifications.append(engine.verify(ids, done.logits))
+        return Cost(done.seconds, "measured", measured=Timings(done.restore_seconds, done.store_seconds))
+
+
+def _same_input(one: Request, other: Request) -> bool:
+    """Tell whether two requests render alike because they are the same, key order included."""
+    return (
+        one.tools is other.tools
+        and one.kwargs == other.kwargs
+        and one.partial == other.partial
+        and len(one.messages) == len(other.messages)
+        and all(a.data is b.data for a, b in zip(one.messages, other.messages, strict=True))
+    )
+

@@ -1,0 +1,338 @@
+"""The replay's report: one value that every output prints from, and whose JSON form is `tplaudit.replay/1`.
+
+The field names are the JSON names; docs/json.md explains them. What is not known is None. Everything under a
+key named `seconds` or `measured` depends on the machine; all else is the same at every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .ownership import Owner, Region
+from .policies.base import Action
+
+SCHEMA = "tplaudit.replay/1"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """A message of the client's request.
+
+    Attributes:
+        index: counted from 0.
+        role: as the client sent it.
+        field: `content`, `reasoning`, `tool_calls`, …, or `header` for what the template writes around them.
+    """
+
+    index: int
+    role: str
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An owner on the earlier side of a comparison."""
+
+    region: Region
+    message: MessageRef | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What would stop a divergence, and the tokens that it wins back (counted)."""
+
+    kind: str
+    set: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where a prompt parts from the closest stored sequence.
+
+    Attributes:
+        stored_turn: the turn that stored it.
+        tokens: token ids that both share (counted).
+        chars: characters that both share (counted).
+        region: what the first differing character belongs to in this prompt.
+        message: the message that it belongs to, for region `message`.
+        rendered_index: index of that message in the list that the template saw.
+        cause: an id of docs/causes.md, or None where no cause was looked for.
+        confirmed: whether a counterfactual render proved the cause.
+        line: line of the template that wrote the character.
+        stored: the stored text from the point on, shortened.
+        prompt: this prompt's text from the point on, shortened.
+        remedy: what would stop it, where known.
+    """
+
+    stored_turn: int
+    tokens: int
+    chars: int
+    region: Region
+    message: MessageRef | None
+    rendered_index: int | None
+    cause: str | None
+    confirmed: bool
+    line: int | None
+    stored: str
+    prompt: str
+    remedy: Remedy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SincePrevious:
+    """How a prompt compares with the previous turn's, whether or not that one is the closest.
+
+    Attributes:
+        tokens: token ids that both share, generation prompts included (counted).
+        chars: characters that both share (counted).
+        body_preserved: whether the earlier prompt without its generation prompt is a prefix of this one.
+        generation_prompt_shared: whether the whole earlier prompt is.
+        region: what the first differing character belongs to here; None where the body is preserved.
+        message: the message that it belongs to.
+        rendered_index: index of that message in the list that the template saw.
+        was: what the first differing character of the earlier prompt belongs to.
+        cause: an id of docs/causes.md, or None.
+        confirmed: whether a counterfactual render proved the cause.
+    """
+
+    tokens: int
+    chars: int
+    body_preserved: bool
+    generation_prompt_shared: bool
+    region: Region | None = None
+    message: MessageRef | None = None
+    rendered_index: int | None = None
+    was: Place | None = None
+    cause: str | None = None
+    confirmed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Measured wall times of one turn, apart from the prefill itself, in seconds."""
+
+    restore: float
+    store: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the prefill took.
+
+    Attributes:
+        seconds: wall time of the prefill of the tokens that were not reused.
+        kind: whether it was measured or predicted.
+        error: of a prediction, in seconds.
+        measured: what was measured beside it.
+    """
+
+    seconds: float
+    kind: Literal["measured", "predicted"]
+    error: float | None = None
+    measured: Timings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReport:
+    """One turn under one policy. All token counts are counted; None where the turn raised.
+
+    Attributes:
+        turn: number of the request, counted from 1.
+        messages: length of the client's message list.
+        prompt_tokens: length of the prompt.
+        depth: tokens that it shares with the closest stored sequence, the divergence depth.
+        divergence: where it parts from the closest stored sequence; None where that is a prefix of it.
+        since_previous: how it compares with the previous turn; None on the first and next to one that raised.
+        reused: tokens taken over from the cache.
+        reprefill: tokens that had to be computed.
+        unavoidable: tokens that an append-only client and template would have had to compute.
+        avoidable: the rest, the waste.
+        cost: what the prefill took, where a model ran.
+        actions: what the policy did to the messages.
+        error: what the template raised.
+    """
+
+    turn: int
+    messages: int
+    prompt_tokens: int | None = None
+    depth: int | None = None
+    divergence: Divergence | None = None
+    since_previous: SincePrevious | None = None
+    reused: int | None = None
+    reprefill: int | None = None
+    unavoidable: int | None = None
+    avoidable: int | None = None
+    cost: Cost | None = None
+    actions: tuple[Action, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CauseTotal:
+    """How often a cause came up, and the avoidable tokens of those turns."""
+
+    turns: int
+    avoidable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the turns that rendered."""
+
+    prompt_tokens: int
+    reused: int
+    reprefill: int
+    unavoidable: int
+    avoidable: int
+    seconds: float | None
+    causes: Mapping[str, CauseTotal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """What the cache did, in blocks and bytes (counted)."""
+
+    hits: int
+    misses: int
+    stored_blocks: int
+    evicted_blocks: int
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReport:
+    """All turns under one policy, against a cache of its own."""
+
+    policy: str
+    turns: tuple[TurnReport, ...]
+    totals: Totals
+    cache: CacheCounts
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What stood in for the model.
+
+    Attributes:
+        source: what the person named.
+        kind: how it was found.
+        architecture: `model_type` of its configuration.
+        tokenizer: what counted the tokens.
+        approximate: whether the tokenizer is not the model's own.
+        weights: what the weights are, where a model ran.
+        blas: what multiplied its matrices, where a model ran.
+    """
+
+    source: str
+    kind: Literal["bundled", "directory", "hub", "template"]
+    architecture: str | None
+    tokenizer: str
+    approximate: bool
+    weights: str | None = None
+    blas: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """The cache that the turns were replayed against."""
+
+    kind: str
+    block_size: int
+    capacity_bytes: int | None
+    bytes_per_token: int | None
+    store: Literal["prompt", "prompt+output"] = "prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """Prefills from restored blocks compared with cold ones (measured).
+
+    Attributes:
+        checked_turns: prompts that were compared.
+        max_abs_logit_difference: largest difference of the last position's logits.
+        cold_noise: the same between cold prefills of different chunking.
+        argmax_equal: whether every pair would go on with the same token.
+        passed: whether the difference is at most ten times the noise and every argmax is equal.
+    """
+
+    checked_turns: int
+    max_abs_logit_difference: float
+    cold_noise: float
+    argmax_equal: bool
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The whole replay.
+
+    Attributes:
+        transcript: what the person named.
+        complete: whether it ran to the transcript's end.
+        error: why it did not, where it did not.
+        notes: what a reader has to know about the numbers.
+    """
+
+    schema: str
+    tplaudit: str
+    transcript: str
+    template: str
+    model: ModelInfo
+    cache: CacheInfo
+    engine: Literal["tokens", "mlx"]
+    policies: tuple[PolicyReport, ...]
+    verify: VerifyReport | None
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+    error: str | None = None
+
+
+def message_ref(owner: Owner) -> MessageRef | None:
+    """Return the message that an owner names, if it names one."""
+    if owner.index is None or owner.role is None:
+        return None
+    return MessageRef(owner.index, owner.role, owner.field)
+
+
+def totals(turns: tuple[TurnReport, ...]) -> Totals:
+    """Sum the turns that rendered."""
+
+    def total(name: str) -> int:
+        return sum(getattr(turn, name) or 0 for turn in turns)
+
+    costs = [turn.cost.seconds for turn in turns if turn.cost is not None]
+    causes: dict[str, CauseTotal] = {}
+    for turn in turns:
+        if turn.divergence is not None and turn.divergence.cause is not None:
+            was = causes.get(turn.divergence.cause, CauseTotal(0, 0))
+            causes[turn.divergence.cause] = CauseTotal(was.turns + 1, was.avoidable + (turn.avoidable or 0))
+    return Totals(
+        prompt_tokens=total("prompt_tokens"),
+        reused=total("reused"),
+        reprefill=total("reprefill"),
+        unavoidable=total("unavoidable"),
+        avoidable=total("avoidable"),
+        seconds=sum(costs) if costs else None,
+        causes=causes,
+    )
+
+
+def to_json(report: ReplayReport) -> dict[str, Any]:
+    """Return the report as plain JSON types."""
+    import msgspec
+
+    value: dict[str, Any] = msgspec.to_builtins(report)
+    return value
+
+
+def from_json(value: Mapping[str, Any]) -> ReplayReport:
+    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
+    import msgspec
+
+    return msgspec.convert(dict(value), ReplayReport)

@@ -1,0 +1,79 @@
+"""The sequences that a cache stored, and which of them is closest to a prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .tokens import common_prefix_ids
+
+if TYPE_CHECKING:
+    from .tokens import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Closest:
+    """The stored sequence that shares most with a prompt, among equals the latest.
+
+    Attributes:
+        turn: the turn that stored it; None where nothing is stored.
+        shared: token ids that both share.
+        whole: whether a stored sequence of that length is a prefix of the prompt.
+    """
+
+    turn: int | None
+    shared: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A sequence as the beginning of an earlier one and its own tail."""
+
+    turn: int
+    parent: int | None
+    start: int
+    tail: Ids
+
+    @property
+    def length(self) -> int:
+        return self.start + len(self.tail)
+
+
+class StoredSequences:
+    """Keeps of every sequence only what no earlier one begins with."""
+
+    def __init__(self) -> None:
+        self._stored: list[_Stored] = []
+
+    @property
+    def last_length(self) -> int:
+        """Length in tokens of the sequence stored last; 0 where nothing is stored."""
+        return self._stored[-1].length if self._stored else 0
+
+    def closest(self, ids: Ids) -> Closest:
+        """Find the closest stored sequence to a prompt of shape `(n,)`."""
+        shared = self._shared(ids)
+        if not shared:
+            return Closest(None, 0, True)
+        most = max(shared)
+        equals = [entry for entry, count in zip(self._stored, shared, strict=True) if count == most]
+        return Closest(equals[-1].turn, most, any(entry.length == most for entry in equals))
+
+    def add(self, turn: int, ids: Ids) -> None:
+        """Store a sequence of shape `(n,)`."""
+        shared = self._shared(ids)
+        start = max(shared, default=0)
+        parent = shared.index(start) if shared else None
+        self._stored.append(_Stored(turn, parent, start, ids[start:].copy()))
+
+    def _shared(self, ids: Ids) -> list[int]:
+        """Return for each stored sequence how many ids it shares with `ids`."""
+        shared: list[int] = []
+        for entry in self._stored:
+            before = shared[entry.parent] if entry.parent is not None else 0
+            if before < entry.start:
+                shared.append(before)
+            else:
+                shared.append(entry.start + common_prefix_ids(entry.tail, ids[entry.start :]))
+        return shared

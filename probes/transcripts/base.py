@@ -1,0 +1,28 @@
+"""What a transcript format is: how it is told from the others, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..conversation import Request
+from .source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One way in which transcripts are stored. Its functions are module-level, so that a transcript pickles.
+
+    Attributes:
+        name: the format's name, that of its module.
+        dialect: the wire format of its requests, as in `Transcript.dialect`.
+        claims: whether a file whose first JSON value is this object is of this format.
+        read: yields the requests in order, from the beginning, each as soon as its lines are read; raises
+            InputError where the file is wrong, after the requests before that place.
+    """
+
+    name: str
+    dialect: str
+    claims: Callable[[Mapping[str, Any]], bool]
+    read: Callable[[Source], Iterator[Request]]

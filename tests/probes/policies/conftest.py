@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from tplaudit.probes.errors import RenderError
+
+
+class FakeTemplate:
+    """A template object with one behaviour towards later system turns, which remembers what it was asked."""
+
+    def __init__(
+        self,
+        behaviour: str = "in place",
+        *,
+        supports: bool | None = None,
+        relocate: Callable[[list[dict[str, Any]]], Any] | None = None,
+    ) -> None:
+        self.behaviour = behaviour
+        self.text = f"{{# {behaviour} #}}"
+        self.supports_mid_system_messages = supports
+        self.relocate_mid_system_messages = relocate
+        self.calls: list[dict[str, Any]] = []
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        now: Any = None,
+    ) -> str:
+        self.calls.append(
+            {
+                "messages": list(messages),
+                "tools": tools,
+                "kwargs": dict(kwargs or {}),
+                "add_generation_prompt": add_generation_prompt,
+                "continue_final_message": continue_final_message,
+            }
+        )
+        roles = [message["role"] for message in messages]
+        turns = list(messages)
+        if self.behaviour == "raises":
+            raise RenderError("TemplateError", "a system turn may only come first")
+        if self.behaviour == "refuses kwargs" and (kwargs or tools):
+            raise RenderError("TypeError", "unexpected keyword")
+        if self.behaviour == "user only" and "tool" in roles:
+            raise RenderError("TemplateError", "no tools here")
+        if self.behaviour == "drops":
+            turns = [turn for turn in turns if turn["role"] != "system"]
+        if self.behaviour == "drops tools":
+            turns = [turn for turn in turns if turn["role"] != "tool"]
+        if self.behaviour == "moves":
+            turns.sort(key=lambda turn: turn["role"] != "system")
+        if self.behaviour == "moves to the end":
+            turns.sort(key=lambda turn: turn["role"] == "system")
+        return "".join(f"<{turn['role']}>{turn.get('content')}" for turn in turns)
+
+
+@pytest.fixture(scope="session")
+def fake_template() -> type[FakeTemplate]:
+    return FakeTemplate

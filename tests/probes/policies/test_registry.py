@@ -1,0 +1,49 @@
+"""Naming policies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tplaudit.probes.errors import UsageError
+from tplaudit.probes.policies import POLICIES, names, parse_policy
+
+
+def test_the_policies() -> None:
+    assert names() == ("as-is", "omlx", "omlx-strict", "hoist", "hoist+merge", "note", "note+merge")
+    assert all(kind.name == name and kind.summary for name, kind in POLICIES.items())
+
+
+@pytest.mark.parametrize("spec", [*names(), "omlx:route=none", "omlx-strict:route=none"])
+def test_a_policy_has_the_name_that_it_was_given(spec: str) -> None:
+    assert parse_policy(spec).name == spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "what", "fix"),
+    [
+        ("omxl", "there is no policy 'omxl'", "choose from as-is, omlx, omlx-strict, hoist"),
+        ("", "there is no policy ''", "choose from"),
+        ("hoist:route=none", "the policy hoist has no option 'route'", "it has no options"),
+        ("omlx:rout=none", "the policy omlx has no option 'rout'", "its options are route"),
+        ("omlx:", "the policy omlx has no option ''", "its options are route"),
+        ("omlx:route=none,", "the policy omlx has no option ''", "its options are route"),
+        ("omlx:route", "the policy omlx does not know 'route'", "write route=none"),
+        ("omlx:route=", "the policy omlx does not know 'route='", "write route=none"),
+        ("omlx:route=chat", "the policy omlx does not know 'route=chat'", "write route=none"),
+        ("omlx:route=none,route=none", "'route' is given twice", "give it once"),
+    ],
+)
+def test_an_unknown_one_is_answered_with_the_known_ones(spec: str, what: str, fix: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_policy(spec)
+    assert what in caught.value.what
+    assert fix in (caught.value.fix or "")
+
+
+def test_listing_policies_loads_nothing_heavy() -> None:
+    heavy = "{'jinja2', 'transformers', 'tokenizers', 'mlx', 'numpy'}"
+    code = f"import sys, tplaudit.probes.policies; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

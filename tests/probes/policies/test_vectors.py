@@ -1,0 +1,211 @@
+"""What oMLX does to whole conversations: inputs and outputs seen at the server or read from its code."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tplaudit.probes.conversation import Message, Request
+from tplaudit.probes.policies import parse_policy
+from tplaudit.probes.policies.omlx import Omlx
+
+VECTORS = json.loads((Path(__file__).parents[2] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
+OMLX = [vector for vector in VECTORS if vector["policy"].startswith("omlx/")]
+BEHAVIOURS = {"all": "in place", "none": "raises", "user_only": "user only"}
+
+
+def S(content: Any) -> dict[str, Any]:
+    return {"role": "system", "content": content}
+
+
+def U(content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **keys}
+
+
+def A(content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **keys}
+
+
+def T(content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": "c1", "content": content}
+
+
+CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
+BOUNDARY = {"_preserve_role_boundary": True}
+
+
+def prepared(
+    template: Any,
+    messages: list[dict[str, Any]],
+    *,
+    partial: bool = False,
+    strict: bool = False,
+    merge: bool = True,
+) -> list[dict[str, Any]]:
+    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), partial=partial)
+    after = Omlx("omlx", strict=strict, merge=merge).prepare(request, template).request
+    return [dict(message.data) for message in after.messages]
+
+
+@pytest.mark.parametrize("vector", OMLX, ids=lambda vector: vector["id"])
+def test_vector(vector: dict[str, Any], fake_template: Any) -> None:
+    template = fake_template(BEHAVIOURS[vector["probe"]])
+    after = prepared(
+        template,
+        vector["messages"],
+        partial=vector["partial"],
+        strict=vector["policy"] == "omlx/strict",
+        merge=vector["merge_consecutive_roles"],
+    )
+    assert after == vector["expected"]
+    if not vector["partial"]:
+        assert bool(template.calls) == bool(vector["placements"]), "probed exactly the supported placements"
+
+
+MORE: dict[str, tuple[str, dict[str, bool], list[dict[str, Any]], list[dict[str, Any]]]] = {
+    "P4": (
+        "user only",
+        {},
+        [U("u1"), S("n1"), A("a", **CALL), T("r"), S("n2")],
+        [S("n1\n\nn2"), U("u1"), A("a", **CALL), T("r")],
+    ),
+    "N8": (
+        "raises",
+        {},
+        [S("base"), U("u1"), S("ok-note"), A("", **CALL), T("r1"), S("bad")],
+        [S("base\n\nok-note\n\nbad"), U("u1"), A("", **CALL), T("r1")],
+    ),
+    "N14": (
+        "raises",
+        {},
+        [U("[Tool Result (c1)]: r", **BOUNDARY), S("n"), A("a")],
+        [S("n"), U("[Tool Result (c1)]: r", **BOUNDARY), A("a")],
+    ),
+    "N21": (
+        "raises",
+        {},
+        [U("u1"), A("a1"), S("n"), A("a2")],
+        [S("n"), U("u1"), A("a1\n\na2")],
+    ),
+    "X3": (
+        "in place",
+        {"partial": True},
+        [U("u1"), A("", **CALL), T("r"), S("n"), A("partial")],
+        [S("n"), U("u1"), A("", **CALL), T("r"), A("partial")],
+    ),
+    "S6": (
+        "raises",
+        {"strict": True},
+        [U("u1"), S("n"), U("[Tool Result (c1)]: r", **BOUNDARY)],
+        [S("n"), U("u1"), U("[Tool Result (c1)]: r", **BOUNDARY)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_further_vector(name: str, fake_template: Any) -> None:
+    behaviour, settings, before, after = MORE[name]
+    assert prepared(fake_template(behaviour), before, **settings) == after
+
+
+def test_every_branch_of_the_note_downgrade(fake_template: Any) -> None:
+    picture = [{"type": "text", "text": "p"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    user, other, bound = U("u"), U("v"), U("b", **BOUNDARY)
+    call, plain, tool, seen = A("", **CALL), A("a"), T("r"), U(picture)
+    end: list[dict[str, Any]] = []
+    append, prepend, refuse = "append", "prepend", "refuse"
+    table = [
+        (user, end, append),
+        (user, [plain], append),
+        (user, [other], prepend),
+        (user, [tool], refuse),
+        (user, [seen], refuse),
+        (plain, [other], prepend),
+        (plain, end, refuse),
+        (plain, [plain], refuse),
+        (call, [other], refuse),
+        (call, end, refuse),
+        (call, [tool], refuse),
+        (tool, [other], prepend),
+        (tool, end, refuse),
+        (tool, [plain], refuse),
+        (tool, [tool], refuse),
+        (seen, [other], prepend),
+        (bound, [other], prepend),
+        (seen, end, refuse),
+        (bound, [plain], refuse),
+    ]
+    note = "[System note]\nn\n[/System note]"
+    policy = parse_policy("note")
+    for before, after, outcome in table:
+        request = Request(tuple(Message(data, n) for n, data in enumerate([before, S("n"), *after])))
+        result = policy.prepare(request, fake_template())
+        data = [message.data for message in result.request.messages]
+        if outcome == append:
+            assert data == [{**before, "content": f"u\n\n{note}"}, *after]
+        elif outcome == prepend:
+            assert data == [before, {**other, "content": f"{note}\n\nv"}]
+        else:
+            assert data == [S("n"), before, *after]
+        assert any(action.kind == "refused" for action in result.actions) == (outcome == refuse)
+
+
+SCENARIOS: dict[str, list[list[dict[str, Any]]]] = {
+    "A": [
+        [U("u1"), S("n1")],
+        [U("u1"), S("n1"), A("a1"), U("u2"), S("n2")],
+        [U("u1"), S("n1"), A("a1"), U("u2"), S("n2"), A("a2"), U("u3"), S("n3")],
+    ],
+    "B": [
+        [U("u1"), S("n1")],
+        [U("u1"), S("n1"), A("", **CALL), T("r1"), S("n2")],
+        [U("u1"), S("n1"), A("", **CALL), T("r1"), S("n2"), A("", **CALL), T("r2"), S("n3")],
+    ],
+    "C": [[U("u1"), S("n1")], [U("u1"), S("n1"), U("u2")]],
+    "D": [[U("u1"), A("a1"), S("n1")], [U("u1"), A("a1"), S("n1"), U("u2")]],
+    "E": [[U("u1"), A("", **CALL), T("r1"), S("n1")], [U("u1"), A("", **CALL), T("r1"), S("n1"), U("u2")]],
+    "F": [
+        [U("u1"), S("n1"), A("a1"), U("u2")],
+        [U("u1"), S("n1"), A("a1"), U("u2"), A("", **CALL), T("r1"), S("n2")],
+    ],
+}
+DRIFT = {
+    "A": ("73/73 134/134", "86/86 160/160", "18/57 22/102", "73/73 134/134"),
+    "B": ("73/73 140/140", "14/86 22/108", "18/57 22/108", "73/73 140/140"),
+    "C": ("32/73", "65/86", "36/57", "62/73"),
+    "D": ("14/80", "14/80", "69/80", "85/96"),
+    "E": ("89/120", "14/104", "93/104", "109/120"),
+    "F": ("114/114", "14/127", "18/98", "114/114"),
+}
+
+
+def toy_render(messages: list[dict[str, Any]]) -> str:
+    def call(message: dict[str, Any]) -> str:
+        return "<call:f>" if "tool_calls" in message else ""
+
+    turns = (f"<|{each['role']}|>{each['content']}{call(each)}<|end|>\n" for each in messages)
+    return "".join(turns) + "<|assistant|>"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_drift_between_requests(scenario: str, fake_template: Any) -> None:
+    requests = [[S("BASE"), *messages] for messages in SCENARIOS[scenario]]
+    columns = (
+        [prepared(fake_template("in place"), messages) for messages in requests],
+        [prepared(fake_template("raises"), messages) for messages in requests],
+        [prepared(fake_template("raises"), messages, strict=True) for messages in requests],
+        requests,
+    )
+    for column, expected in zip(columns, DRIFT[scenario], strict=True):
+        prompts = [toy_render(messages) for messages in column]
+        shared = [
+            next(
+                (n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two))
+            )
+            for one, two in itertools.pairwise(prompts)
+        ]
+        counts = " ".join(f"{n}/{len(prompt)}" for n, prompt in zip(shared, prompts, strict=False))
+        assert counts == expected
