@@ -16,7 +16,7 @@ from . import render, replay
 
 app = typer.Typer(
     name="tplaudit",
-    help="Audits chat templates, and finds where, why and at what cost prompts diverge from the prefix cache.",
+    help="Audits chat templates, and finds where and at what cost prompts diverge from the prefix cache.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

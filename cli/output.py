@@ -51,7 +51,9 @@ def _write(text: str, output: Path | None) -> None:
             output.write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise UsageError(
-                (error.strerror or "cannot be written").lower(), where=str(output), fix="give another --output"
+                (error.strerror or "cannot be written").lower(),
+                where=str(output),
+                fix="give another --output",
             ) from None
         return
     try:

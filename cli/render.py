@@ -20,7 +20,44 @@ def command(
     kwargs: options.Kwargs = None,
     special_token: options.SpecialTokens = None,
     now: options.Now = None,
-    as_json: options.Json = False,
+    as_json: options.Json = True,
     output: options.Output = None,
 ) -> None:
-    """Render a transcript under each policy; prints JSON."""
+    """Render a transcript as each server would: its messages, its prompt, and what was done to them.
+
+    Prints JSON.
+    """
+    import msgspec
+
+    from .. import __version__
+    from ..probes.errors import UsageError
+    from ..probes.models import load_model
+    from ..probes.policies import parse_policy
+    from ..probes.rendered import SCHEMA, render_turns
+    from ..probes.tokens import IncrementalEncoder
+    from ..probes.transcripts import open_transcript
+
+    policies = [parse_policy(name) for name in options.policy_names(policy)]
+    loaded = load_model(
+        model,
+        template=template,
+        tokenizer=tokenizer,
+        special_tokens=options.read_special_tokens(special_token),
+        kwargs=options.read_kwargs(kwargs),
+        now=options.read_now(now),
+    )
+    counts = loaded.kind != "template" or tokenizer is not None
+    encoder = IncrementalEncoder(loaded.tokenizer) if counts else None
+    requests = open_transcript(transcript)
+    turns = list(render_turns(requests, loaded.template, policies, encoder=encoder, only=turn))
+    if not turns:
+        raise UsageError(f"there is no turn {turn}", where=transcript, fix="give a smaller --turn")
+    document = {
+        "schema": SCHEMA,
+        "tplaudit": __version__,
+        "transcript": transcript,
+        "template": loaded.template.source,
+        "turns": msgspec.to_builtins(turns),
+    }
+    write_json(document, output)
+    stop(0 if any(one.error is None for each in turns for one in each.policies) else 2)

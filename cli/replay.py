@@ -72,7 +72,9 @@ def command(
     requests = open_transcript(transcript)
     chosen = engine.value if engine else loaded.default_engine
     if verify and chosen != "mlx":
-        raise UsageError("there is nothing to verify without a model", where="--verify", fix="add --engine mlx")
+        raise UsageError(
+            "there is nothing to verify without a model", where="--verify", fix="add --engine mlx"
+        )
     capacity = options.read_size(cache_bytes)
     if capacity is not None and chosen == "tokens" and loaded.bytes_per_token is None:
         raise UsageError(

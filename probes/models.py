@@ -118,7 +118,9 @@ def load_model(
     if not directory.is_dir():
         if name != "-" and not directory.exists():
             raise InputError(
-                "there is no such model directory or template", where=name, fix="check the path given as --model"
+                "there is no such model directory or template",
+                where=name,
+                fix="check the path given as --model",
             )
         if template is not None:
             raise UsageError("--model is a template already, so --template cannot replace it")
@@ -133,7 +135,9 @@ def load_model(
     chat_template = load_template(
         template or directory, special_tokens={**own_tokens, **(special_tokens or {})}, **options
     )
-    weights = None if name is None else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
+    weights = (
+        None if name is None else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
+    )
     notes = ()
     if weights is not None and weights >= SMALL_WEIGHTS:
         notes = (

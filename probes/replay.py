@@ -112,12 +112,17 @@ class Replay:
     def _verify_report(self) -> VerifyReport | None:
         if self.verifications is None:
             return None
+        from .mlx_engine import tolerance
+
+        difference = max((one.difference for one in self.verifications), default=0.0)
+        noise = max((one.noise for one in self.verifications), default=0.0)
+        equal = all(one.argmax_equal for one in self.verifications)
         return VerifyReport(
             checked_turns=len(self.verifications),
-            max_abs_logit_difference=max((one.difference for one in self.verifications), default=0.0),
-            cold_noise=max((one.noise for one in self.verifications), default=0.0),
-            argmax_equal=all(one.argmax_equal for one in self.verifications),
-            passed=all(one.passed for one in self.verifications),
+            max_abs_logit_difference=difference,
+            cold_noise=noise,
+            argmax_equal=equal,
+            passed=equal and difference <= tolerance(noise),
         )
 
 
@@ -134,9 +139,7 @@ class _PolicyRun:
         self._requests: dict[int, Request] = {}
         self._previous: Prompt | None = None
 
-    def turn(
-        self, number: int, request: Request, rendered: list[tuple[Request, str, Ids]]
-    ) -> TurnReport:
+    def turn(self, number: int, request: Request, rendered: list[tuple[Request, str, Ids]]) -> TurnReport:
         """Replay one request.
 
         Args:
@@ -255,4 +258,3 @@ def _same_input(one: Request, other: Request) -> bool:
         and len(one.messages) == len(other.messages)
         and all(a.data is b.data for a, b in zip(one.messages, other.messages, strict=True))
     )
-

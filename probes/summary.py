@@ -9,28 +9,30 @@ from .report import Divergence, TurnReport
 
 
 def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
-    """Say in one sentence how the replay went: the most wasteful turn, or that nothing was wasted.
+    """Say in a few sentences how the replay went: the most wasteful turn, or that nothing was wasted.
 
     Args:
         turns: the turns of one policy.
         block_size: tokens per cache block.
     """
-    rendered = [turn for turn in turns if turn.error is None]
-    failed = len(turns) - len(rendered)
     if not turns:
         return "No request was replayed."
-    if not rendered:
-        return f"No turn rendered: {turns[0].error}."
-    raised = f" {failed} of {len(turns)} turns raised, first turn {_first_error(turns)}." if failed else ""
-    worst = max(rendered, key=lambda turn: turn.avoidable or 0)
-    if not worst.avoidable:
-        return f"Append-only: no turn prefills a token that was already stored.{raised}"
-    return f"{_turn_sentence(worst, block_size)}{raised}"
-
-
-def _first_error(turns: Sequence[TurnReport]) -> str:
-    first = next(turn for turn in turns if turn.error is not None)
-    return f"{first.turn} ({first.error})"
+    raised = [turn for turn in turns if turn.error is not None]
+    if len(raised) == len(turns):
+        return f"No turn rendered: {turns[0].error}"
+    worst = max(turns, key=lambda turn: turn.avoidable or 0)
+    sentences = [
+        _turn_sentence(worst, block_size)
+        if worst.avoidable
+        else "Append-only: no turn prefills a token that was already stored.",
+        _pattern_sentence(turns),
+        _first_rewrite(turns),
+    ]
+    if raised:
+        sentences.append(
+            f"{len(raised)} of {len(turns)} turns raised, turn {raised[0].turn} first: {raised[0].error}"
+        )
+    return " ".join(filter(None, sentences))
 
 
 def _turn_sentence(turn: TurnReport, block_size: int) -> str:
@@ -42,9 +44,32 @@ def _turn_sentence(turn: TurnReport, block_size: int) -> str:
     if parted is None:
         return f"{head}: what it shares with the cache ends inside a block of {block_size} or was dropped."
     return (
-        f"{head}; it shares the first {parted.tokens:,} tokens with turn {parted.stored_turn} and then differs "
-        f"in {_place(parted, turn.actions)}."
+        f"{head}; it shares the first {parted.tokens:,} tokens with turn {parted.stored_turn} "
+        f"and then differs in {_place(parted, turn.actions)}."
     )
+
+
+def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:
+    """Say how far the shared beginning moves while the prompts grow, where several turns waste something."""
+    wasteful = [turn for turn in turns if turn.avoidable and turn.divergence]
+    if len(wasteful) < 3:
+        return None
+    depths = [turn.depth or 0 for turn in wasteful]
+    lengths = [turn.prompt_tokens or 0 for turn in wasteful]
+    return (
+        f"In {len(wasteful)} of {len(turns)} turns the shared beginning is {min(depths):,} to {max(depths):,} "
+        f"tokens long, while the prompts have {min(lengths):,} to {max(lengths):,}."
+    )
+
+
+def _first_rewrite(turns: Sequence[TurnReport]) -> str | None:
+    """Name the first turn with a placement that the server rewrites without trying the template."""
+    for turn in turns:
+        for action in turn.actions:
+            if action.kind == "unsupported":
+                where = ", ".join(map(str, action.messages))
+                return f"From turn {turn.turn} on message {where} is rewritten whatever the template can: {action.why}."
+    return None
 
 
 def _place(parted: Divergence, actions: Sequence[Action]) -> str:

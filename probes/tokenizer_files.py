@@ -78,8 +78,8 @@ class BackendTokenizer:
         starts, indices = [], []
         for index in np.flatnonzero(np.isin(ids, self._place_ids)).tolist():
             span = encoding.token_to_chars(index)
-            # Not so where whitespace was swallowed on the left, or where the model itself gave that id to other
-            # text, e.g. after lower-casing.
+            # Not so where whitespace was swallowed on the left, or where the model itself gave that id to
+            # other text, e.g. after lower-casing.
             if span is not None and text.startswith(self._places[int(ids[index])], span[0]):
                 starts.append(span[0])
                 indices.append(index)

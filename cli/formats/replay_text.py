@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -32,19 +34,25 @@ def draw(report: ReplayReport, console: Console) -> None:
 
 def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
     measured = report.engine == "mlx"
-    table = Table(title=escape(f"policy {policy.policy}"), title_justify="left", title_style="bold", pad_edge=False)
+    title = escape(f"policy {policy.policy}")
+    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
     for name in ("turn", "prompt", "shared", "reused", "re-prefill", "unavoidable", "avoidable"):
         table.add_column(name, justify="right", no_wrap=True)
     if measured:
         table.add_column("seconds", justify="right", no_wrap=True)
     table.add_column("first difference from the closest stored prompt", overflow="fold")
-    for turn in policy.turns:
-        table.add_row(*_row(turn, measured), style="red" if turn.error else None)
+    for same in _groups(policy.turns):
+        table.add_row(*_row(same, measured), style="red" if same[0].error else None)
     totals = policy.totals
-    cells = ["sum", totals.prompt_tokens, None, totals.reused, totals.reprefill, totals.unavoidable, totals.avoidable]
     table.add_section()
     table.add_row(
-        *(_number(cell) if not isinstance(cell, str) else cell for cell in cells),
+        "sum",
+        _number(totals.prompt_tokens),
+        "",
+        _number(totals.reused),
+        _number(totals.reprefill),
+        _number(totals.unavoidable),
+        _number(totals.avoidable),
         *([_seconds(totals.seconds)] if measured else []),
         f"{_percent(totals.avoidable, totals.prompt_tokens)} of all prompt tokens were avoidable work",
         style="bold",
@@ -52,9 +60,23 @@ def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
     return table
 
 
-def _row(turn: TurnReport, measured: bool) -> list[str]:
+def _groups(turns: Sequence[TurnReport]) -> Iterator[list[TurnReport]]:
+    """Put neighbouring turns that raised the same error together; every other turn stands alone."""
+    group: list[TurnReport] = []
+    for turn in turns:
+        if group and (turn.error is None or turn.error != group[-1].error):
+            yield group
+            group = []
+        group.append(turn)
+    if group:
+        yield group
+
+
+def _row(same: Sequence[TurnReport], measured: bool) -> list[str]:
+    turn = same[0]
     if turn.error is not None:
-        return [str(turn.turn), *[""] * (7 if measured else 6), escape(turn.error)]
+        number = str(turn.turn) if len(same) == 1 else f"{turn.turn}-{same[-1].turn}"
+        return [number, *[""] * (7 if measured else 6), escape(turn.error)]
     avoidable = _number(turn.avoidable)
     return [
         str(turn.turn),

@@ -85,5 +85,5 @@ def restore(caches: Sequence[Any], blocks: Sequence[KVBlock], length: int) -> No
         cache.keys = mx.concatenate([block.layers[layer][0] for block in blocks], axis=2)
         cache.values = mx.concatenate([block.layers[layer][1] for block in blocks], axis=2)
         cache.offset = cache.keys.shape[2]
-        pass
+        cache.trim(cache.offset - length)
     mx.eval(arrays(caches))

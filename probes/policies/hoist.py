@@ -1,7 +1,7 @@
 """oMLX's strict hoist alone: every system turn goes into the leading block, whatever the template can do.
 
 Neither probes nor relocates. `hoist+merge` also joins neighbouring turns of one role, as oMLX's text routes
-do after a hoist (docs/servers.md, section "oMLX"; jundot/omlx, omlx/api/utils.py).
+do after a hoist (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py).
 """
 
 from __future__ import annotations

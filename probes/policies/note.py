@@ -1,7 +1,7 @@
 """oMLX's `user_note_safe` alone: later system turns become notes in user turns, whatever the template can do.
 
 Neither probes nor relocates. `note+merge` also joins neighbouring turns of one role, as oMLX's text routes do
-afterwards (docs/servers.md, section "oMLX"; jundot/omlx, omlx/api/utils.py).
+afterwards (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py).
 """
 
 from __future__ import annotations

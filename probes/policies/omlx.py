@@ -3,7 +3,7 @@
 The whole of the server's `prepare_system_messages_for_template`, as of the autumn of 2026: the relocation
 hook, the check of placements, the probe of the real template, and the fallback. `omlx-strict` is the server
 with `preserve_mid_system_cache` off: it hoists at once where the template cannot leave the turns in place
-(docs/servers.md, section "oMLX"; jundot/omlx#2753, jundot/omlx#3608, omlx/api/utils.py).
+(docs/servers.md, section 1; jundot/omlx#2753, jundot/omlx#3608, omlx/api/utils.py).
 """
 
 from __future__ import annotations

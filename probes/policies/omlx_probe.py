@@ -2,7 +2,7 @@
 
 The server renders a tiny conversation of marker texts and looks where the markers come out. What it asks and
 how it remembers the answer are reproduced exactly, weaknesses included: there is no leading system message in
-the probe, and the tool-call id is one that a template may refuse (docs/servers.md, section "oMLX";
+the probe, and the tool-call id is one that a template may refuse (docs/servers.md, section 1;
 jundot/omlx#2753, omlx/api/utils.py).
 """
 

@@ -1,7 +1,7 @@
 """oMLX's relocation hook: a template object that moves later system turns itself.
 
 The one known user is the DeepSeek V4 encoder, which turns a system run after a user turn into a
-`latest_reminder` message before it (docs/servers.md, section "oMLX"; jundot/omlx,
+`latest_reminder` message before it (docs/servers.md, section 1; jundot/omlx,
 omlx/patches/deepseek_v4/chat_template_v4.py). The hook answers in plain messages, so which message each of
 them came from is found again here.
 """

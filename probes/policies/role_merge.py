@@ -1,6 +1,6 @@
 """Joining neighbouring user turns, and assistant turns, for templates that want the two to alternate.
 
-The rules are oMLX's (docs/servers.md, section "oMLX"; jundot/omlx, omlx/api/utils.py).
+The rules are oMLX's (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """System turns within a conversation: where they stand, joining them in place, moving them to the front.
 
-The rules are oMLX's, which other servers share in part (docs/servers.md, section "oMLX"; jundot/omlx,
+The rules are oMLX's, which other servers share in part (docs/servers.md, section 1; jundot/omlx,
 omlx/api/utils.py): a run is a longest stretch of neighbouring `system` and `developer` messages.
 """
 

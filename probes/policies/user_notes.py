@@ -2,7 +2,7 @@
 
 Each later run of system messages becomes a bracketed note at the end of the user turn before it or at the
 beginning of the one after it. Where neither can carry it, the whole request is refused and every system turn
-is hoisted, also those that could have become notes (docs/servers.md, section "oMLX"; jundot/omlx,
+is hoisted, also those that could have become notes (docs/servers.md, section 1; jundot/omlx,
 omlx/api/utils.py).
 """
 

@@ -312,7 +312,7 @@ class Spare:
 
 
 @pytest.mark.parametrize(
-    ("fails", "said"), [(False, "leave their KVCache empty"), (True, r"fails on .* RuntimeError: \[matmul\]")]
+    ("fails", "said"), [(False, "leave their KVCache empty"), (True, r"fails on .*RuntimeError: \[matmul\]")]
 )
 def test_models_that_do_not_work_as_expected_are_refused(llama, fails, said):
     model = Spare(llama._model, fails)

@@ -36,7 +36,7 @@ def rendered(template: str, request: Request, *, prompted: bool = True) -> str:
 
     messages: list[Any] = [dict(message.data) for message in request.messages]
     tools: list[Any] | None = list(request.tools) if request.tools else None
-    texts, _ = render_jinja_template(
+    result: Any = render_jinja_template(
         [messages],
         tools=tools,
         chat_template=template,
@@ -45,7 +45,7 @@ def rendered(template: str, request: Request, *, prompted: bool = True) -> str:
         eos_token="<eos>",
         **request.kwargs,
     )
-    return texts[0]
+    return str(result[0][0])
 
 
 def outcome(template: str, prepared: Prepared, original: Request) -> tuple[dict[str, Any], str]:

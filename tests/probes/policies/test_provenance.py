@@ -147,10 +147,33 @@ def test_untouched_messages_are_the_very_same_objects() -> None:
         assert all(one is two for one, two in zip(after, messages, strict=True)), name
 
 
-def test_a_lone_system_message_is_reduced_to_role_and_text() -> None:
-    messages = (Message({"role": "developer", "content": ["a", "b"], "name": "x"}, 0),)
-    (turn,) = merge_runs(messages, "").messages
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"role": "developer", "content": "a\nb"},
+        {"role": "system", "content": "a\nb", "name": "x"},
+        {
+            "role": "system",
+            "content": ["a", {"type": "text", "text": "b"}, {"type": "image_url"}, {"text": "c"}],
+        },
+    ],
+)
+def test_a_lone_system_message_is_reduced_to_role_and_text(data: dict[str, Any]) -> None:
+    (turn,) = merge_runs((Message(data, 0),), "").messages
     assert (turn.data, turn.index, turn.pieces) == ({"role": "system", "content": "a\nb"}, 0, ())
+
+
+@pytest.mark.parametrize("empty", ["", None, []])
+@pytest.mark.parametrize("content", ["x", [{"type": "text", "text": "x"}]])
+def test_a_later_turn_without_content_leaves_the_earlier_one_as_it_was(empty: Any, content: Any) -> None:
+    messages = conversation(("U", content), ("U", empty))
+    (turn,) = merge_roles(messages).messages
+    assert turn is messages[0]
+
+
+def test_contents_that_the_server_fails_on_stay_apart() -> None:
+    messages = conversation(("U", "x"), ("U", 7), ("A", {"a": 1}), ("A", "y"))
+    assert merge_roles(messages).messages == messages
 
 
 @pytest.mark.parametrize(

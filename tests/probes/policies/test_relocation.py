@@ -127,11 +127,16 @@ def test_reminders_keep_their_origins(fake_template: Any) -> None:
 def test_a_hook_may_copy_and_change_messages(fake_template: Any) -> None:
     def copying(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         user, system = messages
-        user["name"] = "x"
+        user["content"][0]["text"] = "v"
         return [{"role": "system", "content": "new"}, dict(system), user]
 
-    after = prepare(fake_template(relocate=copying), [message("user", "u"), message("system", "n")])
-    assert data(after) == [message("system", "new\n\nn"), message("user", "u", name="x")]
+    def text(word: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": word}]
+
+    given = [message("user", text("u")), message("system", "n")]
+    after = prepare(fake_template(relocate=copying), given)
+    assert given == [message("user", text("u")), message("system", "n")]
+    assert data(after) == [message("system", "new\n\nn"), message("user", text("v"))]
     assert [each.index for each in after.request.messages] == [0, 0]
     assert after.request.messages[0].origin(5) == 1
 

@@ -1,0 +1,210 @@
+"""Findings: what an audit has to say about a template, under ids that do not change.
+
+Every rule is one row of `RULES` and one section of docs/findings.md. A finding says how bad it is (severity) and
+how sure (confidence): `confirmed` where a render showed it, `likely` where only the source text hints at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+Confidence = Literal["confirmed", "likely"]
+
+#: From worst to least.
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an audit looks for.
+
+    Attributes:
+        id: stable; used in output, ignore files and docs.
+        severity: of its findings, where they do not say otherwise.
+        title: what it is, one sentence without a full stop.
+        help: what a person can do, one sentence without a full stop.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding about one template.
+
+    Attributes:
+        rule: id of the rule.
+        severity: how bad it is.
+        confidence: how sure it is.
+        message: what was found, one sentence without a full stop.
+        line: line of the template source that it is about, counted from 1, where known.
+        placements: how many placements of the probe's matrix show it; 0 where it is not about placements.
+        help: what a person can do, one sentence without a full stop.
+    """
+
+    rule: str
+    severity: Severity
+    confidence: Confidence
+    message: str
+    line: int | None
+    placements: int
+    help: str
+
+
+_ROWS = (
+    Rule(
+        "system-raises",
+        "error",
+        "The template raises an error when a system turn stands later in the conversation",
+        "Use a server that moves system turns to the front or writes them as notes, or edit the template to "
+        "write them in place",
+    ),
+    Rule(
+        "system-dropped",
+        "error",
+        "The template silently leaves out a later system turn: the model never sees it",
+        "Edit the template to write every system turn, or use a server that notices the drop and moves the text",
+    ),
+    Rule(
+        "system-moved",
+        "warning",
+        "The template writes a later system turn at another place, so that the prompt changes from there on",
+        "Edit the template to write system turns where they stand, or send reminders within user turns",
+    ),
+    Rule(
+        "system-duplicated",
+        "warning",
+        "The template writes a later system turn more than once",
+        "Edit the template to write each system turn once",
+    ),
+    Rule(
+        "system-unstable",
+        "warning",
+        "The template writes a later system turn in place, but changes the prompt before it",
+        "Look at the line: what the template writes about earlier turns must not depend on later ones",
+    ),
+    Rule(
+        "system-not-evaluated",
+        "note",
+        "Some placements could not be judged, because the template does not render the conversation before them",
+        "Such a placement is neither good nor bad; look at the reason",
+    ),
+    Rule(
+        "tool-boundary-only",
+        "warning",
+        "System turns fare worse right after a tool result than after a user turn",
+        "Agents send reminders after tool results: edit the template's tool branch, or send them within user turns",
+    ),
+    Rule(
+        "developer-role",
+        "warning",
+        "A later developer turn fares worse than a system turn at the same place",
+        "Send role system instead, or use a server that renames developer to system",
+    ),
+    Rule(
+        "probe-false-positive",
+        "error",
+        "A server's own probe accepts the template although it does not write system turns in place",
+        "Configure that server to move system turns to the front, or edit the template",
+    ),
+    Rule(
+        "probe-false-negative",
+        "warning",
+        "A server's own probe refuses the template although it writes system turns in place",
+        "The server rewrites what it need not; declare the capability there if it offers a setting",
+    ),
+    Rule(
+        "call-id-rejected",
+        "warning",
+        "The template refuses the tool-call ids that oMLX's probe uses, so that the probe fails for that alone",
+        "Relax the template's check of ids; real clients' ids may fail it as well",
+    ),
+    Rule(
+        "thinking-mention-without-effect",
+        "warning",
+        "The template names a history-reasoning variable that changes nothing",
+        "Do not rely on the variable; servers that look for its name alone will switch on what the template "
+        "does not do",
+    ),
+    Rule(
+        "thinking-knob-missed",
+        "warning",
+        "The template can keep earlier reasoning, through a variable that servers do not look for",
+        "Set that variable among the chat-template kwargs",
+    ),
+    Rule(
+        "history-stripped-without-knob",
+        "warning",
+        "The template drops earlier reasoning at the next user turn, and no variable stops it",
+        "Expect every user turn to recompute what follows the last one, or edit the template",
+    ),
+    Rule(
+        "generation-prompt-not-in-history",
+        "note",
+        "What the generation prompt begins the reply with does not stand in front of the same reply in history",
+        "Each turn recomputes from the last reply on; edit the template to write both alike",
+    ),
+    Rule(
+        "template-clock",
+        "warning",
+        "The template prints the date or time, so that the prompt changes although nobody changed it",
+        "Pin the date by a chat-template kwarg where the template offers one, or put it behind the history",
+    ),
+    Rule(
+        "string-arguments-raise",
+        "warning",
+        "The template raises when a tool call's arguments are a JSON string, as OpenAI's API sends them",
+        "Use a server that parses them first, or edit the template to accept both",
+    ),
+    Rule(
+        "parts-list-repr",
+        "warning",
+        "The template prints Python's notation of a list where a message's content is a list of text parts",
+        "Send plain strings, use a server that flattens parts, or edit the template",
+    ),
+    Rule(
+        "token-ids-depend-on-loading",
+        "warning",
+        "The same text becomes other token ids depending on how the model directory is loaded",
+        "Add the model's own config.json with its model_type",
+    ),
+)
+
+#: All rules by id, in the order in which lists show them.
+RULES: dict[str, Rule] = {rule.id: rule for rule in _ROWS}
+
+
+def finding(
+    rule: str,
+    message: str,
+    *,
+    confidence: Confidence = "confirmed",
+    severity: Severity | None = None,
+    line: int | None = None,
+    placements: int = 0,
+    help: str | None = None,
+) -> Finding:
+    """Return a finding, with the rule's own severity and help where none are given."""
+    row = RULES[rule]
+    return Finding(rule, severity or row.severity, confidence, message, line, placements, help or row.help)
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sort findings: the worst first, then as `RULES` lists them, then by line."""
+    rank = {rule: number for number, rule in enumerate(RULES)}
+    return tuple(
+        sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), rank[each.rule], each.line or 0))
+    )
+
+
+def reaches(findings: Iterable[Finding], least: Severity | Literal["never"]) -> bool:
+    """Tell whether any finding is at least as severe as `least`."""
+    if least == "never":
+        return False
+    return any(SEVERITIES.index(each.severity) <= SEVERITIES.index(least) for each in findings)
