@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..probes.errors import TplauditError
-from . import render, replay
+from . import explain, probe, render, replay, rules
 
 app = typer.Typer(
     name="tplaudit",
@@ -23,8 +23,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("probe")(probe.command)
 app.command("replay")(replay.command)
 app.command("render")(render.command)
+app.command("rules")(rules.command)
+app.command("explain")(explain.command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -22,7 +22,7 @@ PIPED_WIDTH = 160
 
 def write_json(document: Any, output: Path | None) -> None:
     """Write one JSON document."""
-    _write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
+    write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
 
 
 def write_rich(draw: Callable[[Console], None], output: Path | None) -> None:
@@ -42,10 +42,11 @@ def write_rich(draw: Callable[[Console], None], output: Path | None) -> None:
     )
     draw(console)
     text = console.export_text()
-    _write("".join(f"{line.rstrip()}\n" for line in text.splitlines()), output)
+    write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), output)
 
 
-def _write(text: str, output: Path | None) -> None:
+def write_text(text: str, output: Path | None) -> None:
+    """Write a text as it is, to a file or to stdout."""
     if output is not None:
         try:
             output.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -43,12 +43,11 @@ def command(
         template=template,
         tokenizer=tokenizer,
         special_tokens=options.read_special_tokens(special_token),
-        kwargs=options.read_kwargs(kwargs),
         now=options.read_now(now),
     )
     counts = loaded.kind != "template" or tokenizer is not None
     encoder = IncrementalEncoder(loaded.tokenizer) if counts else None
-    requests = open_transcript(transcript)
+    requests = open_transcript(transcript).with_kwargs(options.read_kwargs(kwargs))
     turns = list(render_turns(requests, loaded.template, policies, encoder=encoder, only=turn))
     if not turns:
         raise UsageError(f"there is no turn {turn}", where=transcript, fix="give a smaller --turn")

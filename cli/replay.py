@@ -30,8 +30,8 @@ def command(
     engine: Annotated[
         Engine | None,
         typer.Option(
-            help="mlx prefills with the real model, tokens only counts. Default: mlx for the bundled model and "
-            "for weights below 2 GB, else tokens."
+            help="mlx prefills with the real model, tokens only counts. Default: mlx for the bundled model "
+            "and for weights below 2 GB, else tokens."
         ),
     ] = None,
     tokenizer: options.Tokenizer = None,
@@ -50,8 +50,8 @@ def command(
 ) -> None:
     """Replay a transcript: where each turn parts from the cache, and what is computed again.
 
-    Each policy runs against an empty cache of its own. Token counts are counted; seconds are measured, with the
-    mlx engine only.
+    Each policy runs against an empty cache of its own. Token counts are counted; seconds are measured, with
+    the mlx engine only.
     """
     from ..probes.errors import InputError, UsageError
     from ..probes.models import load_model
@@ -66,10 +66,9 @@ def command(
         template=template,
         tokenizer=tokenizer,
         special_tokens=options.read_special_tokens(special_token),
-        kwargs=options.read_kwargs(kwargs),
         now=options.read_now(now),
     )
-    requests = open_transcript(transcript)
+    requests = open_transcript(transcript).with_kwargs(options.read_kwargs(kwargs))
     chosen = engine.value if engine else loaded.default_engine
     if verify and chosen != "mlx":
         raise UsageError(

@@ -7,7 +7,7 @@ Rendering a conversation again with one text altered shows which characters of t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from .rendering import REASONING_KEYS
 
 #: Keys whose values steer a template or are no text that it writes.
 _STEERING = frozenset(
-    """audio file format id image image_url index input_audio mime_type name partial role tool_call_id type url
-    video""".split()
+    """audio file format id image image_url index input_audio mime_type name partial role tool_call_id type
+    url video""".split()
 )
 _MARKUP = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z_]+\]|\\u[0-9a-fA-F]{4}|\\.|https?://")
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?')
@@ -69,15 +69,34 @@ def texts_of(message: Message, rendered_index: int) -> list[Text]:
     return texts
 
 
-def text_value(message: Message, text: Text) -> str:
-    """Return the characters of a text, or an empty string where it is not a plain string."""
+def stands_in(message: Message, text: Text, written: str) -> bool:
+    """Tell whether some of a text's words stand in a stretch of output as they are."""
     if text.field == "reasoning":
         value: Any = next((message.data[key] for key in REASONING_KEYS if message.data.get(key)), "")
     else:
         value = message.data.get(text.field)
     if text.part is not None and isinstance(value, list):
         value = _part_text(value[text.part])
-    return value[text.start : text.end] if isinstance(value, str) else ""
+    if isinstance(value, str):
+        value = value[text.start : text.end]
+    return any(leaf in written for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if value.strip():
+            yield value.strip()
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "arguments" and isinstance(item, str):
+                yield from (
+                    match.group()[1:-1] for match in _JSON_STRING.finditer(item) if len(match.group()) > 2
+                )
+            elif key not in _STEERING:
+                yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
 
 
 def alter_message(message: Message, texts: list[Text]) -> Message:

@@ -6,7 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
+
+#: The wire format of a request: which API of a server it was sent to.
+Dialect = Literal["openai-chat", "anthropic-messages", "openai-responses"]
+#: Stands for the index of a request's top-level system text, which is no message of its list.
+TOP_LEVEL = -1
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -34,8 +39,10 @@ class Message:
     """One message and where it came from.
 
     Attributes:
-        data: the message as the template will get it (OpenAI chat form). Never mutated.
-        index: index, in the request as the client sent it, of the message whose keys `data` carries.
+        data: the message. In a request as the client sent it, an item of its own dialect; as a template gets
+            it, an OpenAI chat message. Never mutated.
+        index: index, in the request as the client sent it, of the message whose keys `data` carries;
+            `TOP_LEVEL` for the request's top-level system text.
         pieces: the origins of the content's characters where a policy built it from several messages; empty
             where all of it belongs to `index`.
     """
@@ -82,13 +89,18 @@ class Request:
     """What one HTTP request brings to the chat template.
 
     Attributes:
-        messages: the conversation so far.
-        tools: the tool list, or None where the request has none.
+        messages: the conversation so far, in the request's own dialect.
+        tools: the tool list in the request's own dialect, or None where the request has none.
         kwargs: the request's `chat_template_kwargs`.
         now: the clock that the template shall see, or None for the caller's.
         partial: the last message is to be continued (`continue_final_message`), without a generation prompt.
         reply: the assistant message that the model gave, where the transcript has it.
         where: `file:line` for messages to people.
+        dialect: the wire format of messages and tools.
+        system: the top-level system text of other dialects than `openai-chat`, as sent: a text, a list of
+            blocks, or None. A policy makes it the first message, with index `TOP_LEVEL`.
+        fields: other fields of the request's body that some servers hand on to the template, such as
+            `thinking` or `reasoning_effort`.
     """
 
     messages: tuple[Message, ...]
@@ -98,6 +110,13 @@ class Request:
     partial: bool = False
     reply: Mapping[str, Any] | None = None
     where: str = ""
+    dialect: Dialect = "openai-chat"
+    system: Any = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def role_of(self, index: int) -> str:
+        """Return the role of the message at an index that an owner or a piece names."""
+        return "system" if index == TOP_LEVEL else str(self.messages[index].data.get("role", ""))
 
     def replace(self, **changes: Any) -> Request:
         """Return a copy with fields changed."""
@@ -110,13 +129,24 @@ class Transcript:
 
     Attributes:
         source: what a person called it: a path, or `-`.
-        dialect: the wire format of its requests (`openai-chat`).
+        dialect: the wire format of its requests.
         open: starts reading from the beginning.
     """
 
     source: str
-    dialect: str
+    dialect: Dialect
     open: Callable[[], Iterator[Request]]
 
     def __iter__(self) -> Iterator[Request]:
         return self.open()
+
+    def with_kwargs(self, kwargs: Mapping[str, Any]) -> Transcript:
+        """Return the same transcript with chat-template kwargs laid over every request's own."""
+        if not kwargs:
+            return self
+
+        def read() -> Iterator[Request]:
+            for request in self.open():
+                yield request.replace(kwargs={**request.kwargs, **kwargs})
+
+        return Transcript(self.source, self.dialect, read)

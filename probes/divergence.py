@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .conversation import Request
 from .errors import RenderError
 from .ownership import Owner, owner_at
+from .rendering import Profile
 from .report import Divergence, Place, SincePrevious, message_ref
 from .template import ChatTemplate
 from .tokens import common_prefix, common_prefix_ids
@@ -31,6 +32,8 @@ class Prompt:
         rendered: the request as the policy made it, which the template saw.
         text: the prompt, generation prompt included.
         ids: its token ids, shape `(n,)`.
+        template: what rendered it.
+        profile: what the template got besides the messages.
     """
 
     turn: int
@@ -39,18 +42,23 @@ class Prompt:
     text: str
     ids: Ids
     template: ChatTemplate = field(repr=False)
+    profile: Profile = "transformers"
 
     @cached_property
     def body(self) -> str:
         """The prompt without its generation prompt; the whole prompt where the template refuses that."""
         try:
-            return self.template.render_request(self.rendered, add_generation_prompt=False)
+            return self.template.render_request(
+                self.rendered, add_generation_prompt=False, profile=self.profile
+            )
         except RenderError:
             return self.text
 
     def owner(self, offset: int) -> Owner:
         """Return the owner of a character of the prompt. Raises RenderError (see `owner_at`)."""
-        return owner_at(self.template, self.client, self.rendered, self.text, offset, lambda: self.body)
+        return owner_at(
+            self.template, self.client, self.rendered, self.text, offset, lambda: self.body, self.profile
+        )
 
 
 def since_previous(earlier: Prompt, later: Prompt) -> SincePrevious:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
@@ -208,3 +209,10 @@ def reaches(findings: Iterable[Finding], least: Severity | Literal["never"]) -> 
     if least == "never":
         return False
     return any(SEVERITIES.index(each.severity) <= SEVERITIES.index(least) for each in findings)
+
+
+def documentation(rule: str) -> str:
+    """Return the section of docs/findings.md about a rule, as Markdown."""
+    text = (Path(__file__).parent.parent / "docs" / "findings.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition(f"\n## {rule}\n")
+    return f"# {rule}\n{rest.partition(chr(10) + '## ')[0].rstrip()}\n"

@@ -1,4 +1,4 @@
-"""The parent's side of the killable child that renders templates which are not known to behave."""
+"""The parent's side of the killable child that renders templates which are not known to be bounded."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, replace
+import threading
+from dataclasses import asdict, fields
 from typing import IO, Any
 
 from .errors import RenderError, RenderLimit
 from .render_worker import OUT_OF_MEMORY
-from .rendering import Chunk, Job, Limits
+from .rendering import Chunk, Job, Limits, plain
 
 
 class RenderChild:
@@ -20,6 +21,7 @@ class RenderChild:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
 
     def render(self, template: str, job: Job, limits: Limits) -> str:
         """Render in the child; as `rendering.render`.
@@ -31,36 +33,45 @@ class RenderChild:
 
     def chunk_at(self, template: str, job: Job, offset: int, limits: Limits) -> Chunk:
         """Find a chunk in the child; as `rendering.chunk_at`."""
-        chunk = self._ask(template, job, limits, offset)["chunk"]
-        return Chunk(**{**chunk, "messages": tuple(chunk["messages"])})
+        answer = self._ask(template, job, limits, offset)
+        if "chunk" not in answer:
+            raise IndexError(answer["index"])
+        return Chunk(**{**answer["chunk"], "messages": tuple(answer["chunk"]["messages"])})
 
     def close(self) -> None:
         """End the child."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
             self._process = None
 
     def _ask(self, template: str, job: Job, limits: Limits, offset: int | None) -> dict[str, Any]:
-        fields = asdict(replace(job, now=None)) | {"now": job.now.isoformat() if job.now else None}
-        line = json.dumps({"template": template, "job": fields, "offset": offset, "limits": asdict(limits)})
-        stdin, stdout = self._pipes()
-        try:
-            stdin.write(line + "\n")
-            stdin.flush()
-            reply = stdout.readline()
-        except BrokenPipeError:
-            reply = ""
-        except BaseException:  # interrupted: what the child still writes must not answer the next job
-            self.close()
-            raise
-        if not reply.endswith("\n"):
-            raise self._death(limits)
+        asked = {field.name: getattr(job, field.name) for field in fields(job)}
+        asked["now"] = job.now.isoformat() if job.now else None
+        line = json.dumps(
+            {"template": template, "job": asked, "offset": offset, "limits": asdict(limits)}, default=plain
+        )
+        with self._lock:
+            reply = self._exchange(line)
+            if not reply.endswith("\n"):
+                raise self._death(limits)
         answer: dict[str, Any] = json.loads(reply)
         if "error" in answer:
             kind, message, where = answer["error"]
             raise RenderLimit(message) if answer["limit"] else RenderError(kind, message, where)
         return answer
+
+    def _exchange(self, line: str) -> str:
+        stdin, stdout = self._pipes()
+        try:
+            stdin.write(line + "\n")
+            stdin.flush()
+            return stdout.readline()
+        except BrokenPipeError:
+            return ""
+        except BaseException:  # interrupted: what the child still writes must not answer the next job
+            self.close()
+            raise
 
     def _pipes(self) -> tuple[IO[str], IO[str]]:
         if self._process is None or self._process.poll() is not None:
@@ -70,6 +81,7 @@ class RenderChild:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 encoding="utf-8",
+                start_new_session=True,  # a Ctrl-C on the terminal is for this process, which closes the child
             )
         assert self._process.stdin is not None and self._process.stdout is not None
         return self._process.stdin, self._process.stdout
@@ -77,9 +89,9 @@ class RenderChild:
     def _death(self, limits: Limits) -> RenderLimit:
         assert self._process is not None
         code = self._process.wait()
-        self._process = None
+        self.close()
         if code == -signal.SIGALRM:
-            return RenderLimit(f"the template did not finish within {limits.seconds:g} s")
+            return RenderLimit(f"the template did not finish within {round(limits.seconds, 1):g} s")
         if code in (OUT_OF_MEMORY, -signal.SIGKILL):
             return RenderLimit(f"the template used more than {limits.bytes / 1e9:g} GB of memory")
         return RenderLimit(f"the process that rendered the template ended with code {code}")

@@ -1,33 +1,62 @@
 """The Jinja environment that chat templates run in, set up as transformers sets it up.
 
-Source: `transformers/utils/chat_template_utils.py` of huggingface/transformers 5.24; tests/probes/test_jinja.py
-holds this module to it. See docs/rendering.md for what differs and why.
+Source: `transformers/utils/chat_template_utils.py` of huggingface/transformers 5.24; tests/probes hold this module
+to it. See docs/rendering.md for what a template may do and how it is kept within bounds.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import jinja2.ext
 import jinja2.meta
-from jinja2 import nodes
+from jinja2 import Template, Undefined, nodes, pass_eval_context
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError, TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.filters import FILTERS
+from jinja2.runtime import Context, LoopContext, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Namespace
 
-from .errors import RenderLimit
-
-#: Most characters, list items or bits that one multiplication, power or `%` format may produce.
-MAX_OPERAND = 10_000_000
+from . import bounds
 
 clock: ContextVar[datetime | None] = ContextVar("clock", default=None)
+
+#: Filters that cost about as much as reading what they are given.
+PLAIN_FILTERS = frozenset(
+    """count d default dictsort first float int items last length list map max min reject rejectattr reverse select
+    selectattr sort unique""".split()
+)
+#: The same, of those that write their operand as a text.
+TEXT_FILTERS = frozenset("capitalize e escape forceescape lower safe string title upper".split())
+#: Filters that have a check of their own below.
+CHECKED_FILTERS = frozenset({"join", "replace", "tojson", "trim"})
+#: Tests that may take much longer than reading what they are given.
+COSTLY_TESTS = frozenset({"divisibleby"})
+#: Methods of texts, lists and dicts that templates may call inside this process.
+METHODS = frozenset(
+    """capitalize copy count endswith find get index isalnum isalpha isdigit islower isnumeric isspace isupper items
+    join keys lower lstrip partition removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split
+    splitlines startswith strip title upper values""".split()
+)
+#: Methods that the sandbox refuses to call, whatever they are given.
+MUTATORS = frozenset("append clear extend insert pop popitem remove setdefault update".split())
+#: Methods of `loop`.
+LOOP_METHODS = frozenset({"changed", "cycle"})
+#: Those that may look at their whole argument at each character of their text.
+_SEARCHES = frozenset("lstrip rfind rindex rpartition rsplit rstrip strip".split())
+_LONGEST_NEEDLE = 100
+#: Most keys of a dict that a template makes from pairs.
+_MOST_KEYS = 10_000
+#: Longest format of a time.
+_LONGEST_FORMAT = 1_000
 
 
 class GenerationTag(jinja2.ext.Extension):
@@ -81,6 +110,13 @@ def raise_exception(message: Any) -> None:
     raise TemplateError(message)
 
 
+def strftime_now(format: str) -> str:
+    """Format the local time, or the pinned one."""
+    if len(format) > _LONGEST_FORMAT:
+        bounds.refuse()
+    return (clock.get() or datetime.now()).strftime(format)
+
+
 def tojson(
     value: Any,
     ensure_ascii: bool = False,
@@ -89,21 +125,64 @@ def tojson(
     sort_keys: bool = False,
 ) -> str:
     """Write JSON without escaping HTML, as chat templates expect."""
+    bounds.check_json(value, indent, separators)
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
-def strftime_now(format: str) -> str:
-    """Format the local time, or the pinned one."""
-    return (clock.get() or datetime.now()).strftime(format)
+@pass_eval_context
+def _join(context: nodes.EvalContext, value: Any, d: Any = "", attribute: Any = None) -> Any:
+    if bounds.metered():
+        value = list(value)
+        bounds.check_join(value, d)
+    return FILTERS["join"](context, value, d, attribute)
 
 
-class LineMarks(CodeGenerator):
-    """Jinja's code generator, which also marks the template line of constant output.
+@pass_eval_context
+def _replace(context: nodes.EvalContext, s: Any, old: Any, new: Any, count: Any = None) -> Any:
+    bounds.check_replace(s, old, new)
+    return FILTERS["replace"](context, s, old, new, count)
 
-    Jinja writes no line mark for output that it folds into a constant, so that a chunk's line would be that of
-    an earlier node. The generated code is otherwise identical.
+
+def _trim(value: Any, chars: Any = None) -> Any:
+    bounds.check_text(value)
+    if isinstance(chars, str) and len(chars) > _LONGEST_NEEDLE:
+        bounds.refuse()
+    return FILTERS["trim"](value, chars)
+
+
+def _filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap one of Jinja's filters so that it stays within bounds."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if name in TEXT_FILTERS:
+            bounds.check_text(args[0])
+        elif name not in PLAIN_FILTERS:
+            bounds.refuse()
+        result = function(*args, **kwargs)
+        bounds.charge(result)
+        return result
+
+    return wrapped
+
+
+def _costly_test(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapped(*args: Any) -> Any:
+        bounds.refuse()
+        return function(*args)
+
+    return wrapped
+
+
+class TemplateCode(CodeGenerator):
+    """Jinja's code generator, with two additions.
+
+    It marks the template line of constant output, where Jinja writes no mark, so that a chunk's line would be that
+    of an earlier node. And it passes the lists, tuples and dicts that a template writes through `built`. The code
+    is otherwise Jinja's.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -123,34 +202,136 @@ class LineMarks(CodeGenerator):
             self._write_debug_info = self._last_line = line
         return super()._output_const_repr(group)
 
+    def visit_List(self, node: nodes.List, frame: Frame) -> None:
+        """Write a list."""
+        self._write_built(super().visit_List, node, frame)
+
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
+        """Write a dict."""
+        self._write_built(super().visit_Dict, node, frame)
+
+    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
+        """Write a tuple, or the targets of an assignment."""
+        if node.ctx == "load":
+            self._write_built(super().visit_Tuple, node, frame)
+        else:
+            super().visit_Tuple(node, frame)
+
+    def _write_built(self, write: Callable[[Any, Frame], None], node: nodes.Expr, frame: Frame) -> None:
+        constant = all(isinstance(item, nodes.Const | nodes.Pair) for item in node.iter_child_nodes()) and all(
+            isinstance(pair.value, nodes.Const) for pair in node.find_all(nodes.Pair)
+        )
+        if not constant:
+            self.write("built(")
+        write(node, frame)
+        if not constant:
+            self.write(")")
+
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """The sandbox, with a bound on the operators whose one step could take for ever."""
+    """The sandbox; inside this process each step that could run away is held within bounds (bounds.py)."""
 
-    code_generator_class = LineMarks
-    intercepted_binops = frozenset({"*", "**", "%"})
+    code_generator_class = TemplateCode
+    intercepted_binops = frozenset({"+", "*", "**", "//", "%"})
+    concat = staticmethod(bounds.concatenate)
 
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Apply `*`, `**` or `%`, unless the result would be absurdly large."""
-        if _result_size(operator, left, right) > MAX_OPERAND:
-            raise RenderLimit(f"the template computes a value of more than {MAX_OPERAND:,} characters or bits")
+    def compile_tree(self, tree: nodes.Template) -> Template:
+        """Compile a parsed template."""
+        code: CodeType = self.compile(tree, "<template>", "<template>")
+        template = self.template_class.from_code(self, code, self.make_globals(None), None)
+        # What the compiled code takes from jinja2.runtime and builtins.
+        template.root_render_func.__globals__.update(
+            built=bounds.built,
+            str=bounds.text,
+            str_join=bounds.join_texts,
+        )
+        return template
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Apply `+`, `*`, `**`, `//` or `%`."""
+        if bounds.metered():
+            _check_operator(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function, macro or method."""
+        if not bounds.metered():
+            return super().call(context, function, *args, **kwargs)
+        args = _check_call(function, args, kwargs)
+        result = super().call(context, function, *args, **kwargs)
+        bounds.charge(result)
+        return result
 
-_WIDTH = re.compile(r"%[^%a-zA-Z]*?(\d{5,}|\*)")
 
-
-def _result_size(operator: str, left: Any, right: Any) -> int:
-    """Estimate the size of an operator's result, in characters, items or bits; 0 where it is harmless."""
-    if operator == "%":
-        return MAX_OPERAND + 1 if isinstance(left, str) and _WIDTH.search(left) else 0
+def _check_operator(operator: str, left: Any, right: Any) -> None:
     if isinstance(left, int) and isinstance(right, int):
-        bits = max(left.bit_length(), 1)
-        return bits + right.bit_length() if operator == "*" else bits * max(right, 0)
-    for sequence, times in ((left, right), (right, left)):
-        if isinstance(sequence, str | list | tuple) and isinstance(times, int):
-            return len(sequence) * max(times, 0)
-    return 0
+        if operator != "+":
+            bounds.check_integers(left, right, power=operator == "**")
+    elif operator == "%" and isinstance(left, str):
+        bounds.refuse()  # a format, which may name any width
+    elif operator == "+":
+        if isinstance(left, str) and isinstance(right, str):
+            bounds.check_length(len(left) + len(right))
+        bounds.charge(right)  # the left operand was charged when it was built
+    elif operator == "*":
+        for value, times in ((left, right), (right, left)):
+            if isinstance(times, int):
+                bounds.charge(value, times)
+                if isinstance(value, str):
+                    bounds.check_length(len(value) * times)
+
+
+_FUNCTIONS = (safe_range, raise_exception, strftime_now)
+_DICTS = (TemplateNamespace, Namespace, dict)
+
+
+def _check_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Refuse a call that is not known to be bounded; return its arguments."""
+    if isinstance(function, Macro):
+        if function.catch_varargs or function.catch_kwargs:
+            bounds.charge(args)
+            bounds.charge(dict(kwargs))
+        return args
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if isinstance(owner, str | list | tuple | dict) and name in METHODS:
+        return _check_method(owner, name, args)
+    if (
+        any(function is known for known in _DICTS)
+        or isinstance(function, TemplateDict)
+        or isinstance(owner, TemplateDict)
+    ):
+        return _check_keys(args)
+    if not (
+        any(function is known for known in _FUNCTIONS)
+        or isinstance(function, LoopContext | Undefined)
+        or (isinstance(owner, LoopContext) and name in LOOP_METHODS)
+        or isinstance(owner, GenerationTag)
+        or not callable(function)
+    ):
+        bounds.refuse()
+    return args
+
+
+def _check_method(owner: Any, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    if name == "join" and args:
+        values = list(args[0])
+        bounds.check_join(values, owner)
+        return (values, *args[1:])
+    if name == "replace" and len(args) > 1:
+        bounds.check_replace(owner, *args[:2])
+    if name in _SEARCHES and args and isinstance(args[0], str) and len(args[0]) > _LONGEST_NEEDLE:
+        bounds.refuse()
+    return args
+
+
+def _check_keys(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse a dict of many keys, which may all have the same hash."""
+    if args and not isinstance(args[0], dict):
+        keys = list(args[0])
+        if len(keys) > _MOST_KEYS:
+            bounds.refuse()
+        return (keys, *args[1:])
+    return args
 
 
 @lru_cache(maxsize=1)
@@ -159,7 +340,10 @@ def environment() -> TemplateEnvironment:
     env = TemplateEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, jinja2.ext.loopcontrols]
     )
-    env.filters["tojson"] = tojson
+    env.filters = {name: _filter(name, function) for name, function in env.filters.items()}
+    env.filters.update(join=_join, replace=_replace, tojson=tojson, trim=_trim)
+    for name in COSTLY_TESTS:
+        env.tests[name] = _costly_test(env.tests[name])
     env.globals.update(
         raise_exception=raise_exception,
         strftime_now=strftime_now,

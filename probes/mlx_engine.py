@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from .caches.base import Ids
+    from .tokens import Ids
 
 CHUNK = 512
 

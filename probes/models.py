@@ -96,7 +96,6 @@ def load_model(
     template: str | None = None,
     tokenizer: str | None = None,
     special_tokens: Mapping[str, str] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
     now: datetime | None = None,
 ) -> ReplayModel:
     """Find template, tokenizer and weights.
@@ -107,13 +106,12 @@ def load_model(
         template: a template that replaces the model's own.
         tokenizer: `characters`, a tokenizer.json or a directory that replaces the model's own.
         special_tokens: laid over the model's own.
-        kwargs: laid over every request's chat-template kwargs.
         now: the clock for requests that bring none.
 
     Raises:
         InputError: something is missing or cannot be read.
     """
-    options: dict[str, Any] = {"kwargs": kwargs, "now": now}
+    options: dict[str, Any] = {"now": now}
     directory = DEFAULT_MODEL if name is None else Path(name)
     if not directory.is_dir():
         if name != "-" and not directory.exists():

@@ -1,10 +1,10 @@
 """Which message, field and template line wrote a character of a prompt.
 
-No marks are put into the text. The template's generator is stepped to the chunk that covers the character, and
-its local variables hint at the message being rendered (rendering.chunk_at). A chunk may print another message's
-text, though, so the conversation is rendered again with texts altered (alteration.py): the characters that
-change belong to the altered text. Texts are told apart by a binary code, so that `n` candidates take about
-`log2(n)` renders. See docs/attribution.md.
+No marks are put into the text. The template's generator is stepped to the chunk that covers the character,
+and its local variables hint at the message being rendered (rendering.chunk_at). A chunk may print another
+message's text, though, so the conversation is rendered again with texts altered (alteration.py): the
+characters that change belong to the altered text. Texts are told apart by a binary code, so that `n`
+candidates take about `log2(n)` renders. See docs/attribution.md.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .alteration import Text, alter_message, alter_tools, text_value, texts_of
+from .alteration import Text, alter_message, alter_tools, stands_in, texts_of
 from .conversation import Request
 from .errors import RenderError
-from .rendering import Chunk
+from .rendering import Chunk, Profile
 from .template import ChatTemplate
 
 Region = Literal["message", "head", "tools", "generation"]
@@ -59,6 +59,7 @@ def owner_at(
     prompt: str,
     offset: int,
     body: Callable[[], str],
+    profile: Profile = "transformers",
 ) -> Owner:
     """Find the owner of a character of a prompt.
 
@@ -69,6 +70,7 @@ def owner_at(
         prompt: the prompt, generation prompt included.
         offset: offset of the character; at or behind the end the last character is taken.
         body: returns the prompt without its generation prompt; asked only where it matters.
+        profile: what the template got besides the messages.
 
     Raises:
         RenderError: the template does not render the request (any more).
@@ -76,8 +78,8 @@ def owner_at(
     offset = min(offset, len(prompt) - 1)
     if offset < 0:
         return Owner("head")
-    chunk = template.chunk_at(rendered, offset)
-    found = _text_at(template, rendered, prompt, offset, chunk)
+    chunk = template.chunk_at(rendered, offset, profile=profile)
+    found = _text_at(_Trial(template, rendered, prompt, chunk, profile), offset)
     if isinstance(found, _Tools):
         return Owner("tools", line=chunk.line)
     if found is not None:
@@ -92,25 +94,23 @@ def owner_at(
 
 
 def _message_owner(client: Request, index: int, field: str, rendered_index: int, line: int | None) -> Owner:
-    return Owner("message", index, client.messages[index].role, field, rendered_index, line)
+    return Owner("message", index, client.role_of(index), field, rendered_index, line)
 
 
-def _text_at(
-    template: ChatTemplate, rendered: Request, prompt: str, offset: int, chunk: Chunk
-) -> Candidate | None:
+def _text_at(trial: _Trial, offset: int) -> Candidate | None:
     """Find the text that a character belongs to, or None where its chunk holds no text of the request."""
-    trial = _Trial(template, rendered, prompt, chunk)
+    rendered, chunk = trial.rendered, trial.chunk
     texts = [text for index, message in enumerate(rendered.messages) for text in texts_of(message, index)]
     everything: list[Candidate] = [*texts, *([_Tools()] if rendered.tools else [])]
     if trial.changed(everything) == []:
         return None
-    written = prompt[chunk.start : chunk.end]
+    written = trial.prompt[chunk.start : chunk.end]
     likely = [
         candidate
         for candidate in everything
         if isinstance(candidate, _Tools)
         or candidate.rendered_index in chunk.messages
-        or _stands_in(rendered, candidate, written)
+        or stands_in(rendered.messages[candidate.rendered_index], candidate, written)
     ]
     for codes in (trial.codes(likely), trial.codes(everything), trial.codes_one_by_one(likely[:16])):
         if codes:
@@ -118,11 +118,6 @@ def _text_at(
             after = min((position for position in codes if position >= offset), default=None)
             return codes[max(codes) if after is None else after]
     return None
-
-
-def _stands_in(rendered: Request, text: Text, written: str) -> bool:
-    value = text_value(rendered.messages[text.rendered_index], text).strip()
-    return bool(value) and value in written
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +128,7 @@ class _Trial:
     rendered: Request
     prompt: str
     chunk: Chunk
+    profile: Profile
 
     def codes(self, candidates: Sequence[Candidate]) -> dict[int, Candidate]:
         """Tell who owns which character, altering the candidates by the bits of their numbers.
@@ -171,7 +167,8 @@ class _Trial:
         if tools and any(isinstance(candidate, _Tools) for candidate in candidates):
             tools = alter_tools(tools)
         try:
-            other = self.template.render_request(self.rendered.replace(messages=messages, tools=tools))
+            altered = self.rendered.replace(messages=messages, tools=tools)
+            other = self.template.render_request(altered, profile=self.profile)
         except RenderError:
             return None
         if len(other) != len(self.prompt):

@@ -1,4 +1,4 @@
-"""The child process that renders templates which are not known to behave: `python -m tplaudit.probes.render_worker`.
+"""The child process that renders templates that may not be bounded: `python -m tplaudit.probes.render_worker`.
 
 Reads one JSON job a line from stdin and answers with one JSON line. A job that exceeds its time ends the process:
 the alarm's default action works even in the middle of one long C call, where no Python code runs.
@@ -20,8 +20,7 @@ from typing import Any
 from jinja2 import Template
 
 from .errors import RenderError, RenderLimit
-from .jinja import environment
-from .rendering import Job, Limits, as_render_error, chunk_at, compile_template, render
+from .rendering import Job, Limits, chunk_at, compile_template, parse_template, render
 
 #: Exit code after which the parent says that memory ran out.
 OUT_OF_MEMORY = 77
@@ -36,30 +35,28 @@ def main() -> None:
         _limit_memory(limits.bytes)
         signal.setitimer(signal.ITIMER_REAL, limits.seconds)
         try:
-            answer = _answer(job, limits, templates)
-        except RenderError as error:
-            answer = {"error": [error.kind, error.message, error.line], "limit": isinstance(error, RenderLimit)}
+            answer = json.dumps(_answer(job, limits, templates))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(answer + "\n")
         sys.stdout.flush()
 
 
 def _answer(job: dict[str, Any], limits: Limits, templates: dict[str, Template]) -> dict[str, Any]:
-    text = job["template"]
-    if text not in templates:
-        try:
-            tree = environment().parse(text)
-        except Exception as error:
-            raise as_render_error(error) from error
-        templates[text] = compile_template(tree)
-    fields = job["job"]
+    text, fields, offset = job["template"], job["job"], job["offset"]
     now = fields.pop("now")
     conversation = Job(**fields, now=datetime.fromisoformat(now) if now else None)
-    if job["offset"] is None:
-        return {"text": render(templates[text], conversation, limits)}
-    return {"chunk": asdict(chunk_at(templates[text], conversation, job["offset"]))}
+    try:
+        if text not in templates:
+            templates[text] = compile_template(parse_template(text))
+        if offset is None:
+            return {"text": render(templates[text], conversation, limits.characters)}
+        return {"chunk": asdict(chunk_at(templates[text], conversation, offset))}
+    except RenderError as error:
+        return {"error": [error.kind, error.message, error.line], "limit": isinstance(error, RenderLimit)}
+    except IndexError as error:
+        return {"index": str(error)}
 
 
 def _limit_memory(limit: int) -> None:

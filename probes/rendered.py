@@ -8,7 +8,7 @@ from typing import Any
 
 from .conversation import Request, Transcript
 from .errors import RenderError
-from .policies.base import Action, Policy
+from .policies.base import Action, Policy, Prepared, render_prepared
 from .template import ChatTemplate
 from .tokens import IncrementalEncoder
 
@@ -22,22 +22,22 @@ class Rendered:
     Attributes:
         policy: as the person named it.
         messages: the messages that the template sees.
+        notes: what the policy did and why.
         prompt: the text that it writes, or None where it raised.
         chars: length of the prompt in characters (counted).
         body_chars: the same without the generation prompt.
         tokens: length in token ids (counted), or None where there is no tokenizer.
         error: what the template raised.
-        notes: what the policy did and why.
     """
 
     policy: str
     messages: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
     prompt: str | None
     chars: int | None
     body_chars: int | None
     tokens: int | None
     error: str | None
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,20 @@ def _render(
     request: Request, template: ChatTemplate, policy: Policy, encoder: IncrementalEncoder | None
 ) -> Rendered:
     prepared = policy.prepare(request, template)
-    messages = tuple(message.data for message in prepared.request.messages)
-    notes = tuple(describe(action) for action in prepared.actions)
     try:
-        prompt = template.render_request(prepared.request)
-        body = template.render_request(prepared.request, add_generation_prompt=False)
+        prompt, prepared = render_prepared(prepared, template)
+        body = template.render_request(
+            prepared.request, add_generation_prompt=False, profile=prepared.profile
+        )
     except RenderError as error:
-        return Rendered(policy.name, messages, None, None, None, None, str(error), notes)
+        return Rendered(policy.name, *_shown(prepared), None, None, None, None, str(error))
     tokens = None if encoder is None else len(encoder.encode(prompt))
-    return Rendered(policy.name, messages, prompt, len(prompt), len(body), tokens, None, notes)
+    return Rendered(policy.name, *_shown(prepared), prompt, len(prompt), len(body), tokens, None)
+
+
+def _shown(prepared: Prepared) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    messages = tuple(message.data for message in prepared.request.messages)
+    return messages, tuple(describe(action) for action in prepared.actions)
 
 
 def describe(action: Action) -> str:

@@ -1,12 +1,12 @@
 """Rendering one compiled template, and finding what wrote a character of the result.
 
 What a template gets besides its messages is what `apply_chat_template` of transformers 5.24 gives it; see
-docs/rendering.md. Everything here runs either in this process or in a killable child (isolation.py).
+docs/rendering.md. Everything here runs either in this process, under bounds.run, or in a killable child
+(isolation.py).
 """
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,8 @@ from .jinja import clock, environment
 Profile = Literal["transformers", "raw"]
 
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
-_CONTINUE = "TPLAUDIT_CONTINUES_HERE "
+_LONGEST_MESSAGE = 100_000
+_CONTINUE = "TPLAUDIT_CONTINUATION_MARK "  # as long as transformers' own
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Limits:
     Attributes:
         seconds: wall time.
         characters: length of the output.
-        bytes: memory of the child process that renders a template which is not known to behave.
+        bytes: memory of the child process that renders a template which is not known to be bounded.
     """
 
     seconds: float = 10.0
@@ -51,7 +52,8 @@ class Job:
         tools: the tool list or None.
         variables: special tokens and, over them, the request's chat-template kwargs.
         add_generation_prompt: whether the prompt ends with the opening of an assistant turn.
-        continue_final_message: whether the last message is cut where its content ends.
+        continue_final_message: whether the prompt is cut where the last message's content ends; or the name of
+            another of its fields.
         now: the clock that `strftime_now` shows; None for the local time.
         profile: `transformers`, or `raw` for the environment alone with the messages as given.
     """
@@ -60,7 +62,7 @@ class Job:
     tools: Sequence[Mapping[str, Any]] | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
     add_generation_prompt: bool = True
-    continue_final_message: bool = False
+    continue_final_message: bool | str = False
     now: datetime | None = None
     profile: Profile = "transformers"
 
@@ -84,37 +86,49 @@ class Chunk:
     line: int | None
 
 
+def parse_template(text: str) -> nodes.Template:
+    """Parse the source text of a template.
+
+    Raises:
+        RenderError: it is not valid Jinja, or nested too deeply.
+    """
+    try:
+        return environment().parse(text)
+    except Exception as error:
+        raise as_render_error(error) from error
+
+
 def compile_template(tree: nodes.Template) -> Template:
     """Compile a parsed template.
 
     Raises:
         RenderError: the template uses a filter or test that does not exist, or is nested too deeply.
     """
-    env = environment()
     try:
-        code = env.compile(tree, "<template>", "<template>")
-        return env.template_class.from_code(env, code, env.make_globals(None), None)
+        return environment().compile_tree(tree)
     except Exception as error:
         raise as_render_error(error) from error
 
 
-def render(template: Template, job: Job, limits: Limits) -> str:
+def render(template: Template, job: Job, most: int) -> str:
     """Render a conversation.
+
+    Args:
+        template: the compiled template.
+        job: the conversation.
+        most: longest output, in characters.
 
     Raises:
         RenderError: with the kind, text and template line of whatever the template raised.
     """
-    started = time.monotonic()
     with _running(template, job) as (chunks, _):
         parts: list[str] = []
         size = 0
-        for number, chunk in enumerate(chunks):
+        for chunk in chunks:
             parts.append(chunk)
             size += len(chunk)
-            if size > limits.characters:
-                raise RenderLimit(f"the template wrote more than {limits.characters:,} characters")
-            if number % 256 == 255 and time.monotonic() - started > limits.seconds:
-                raise RenderLimit(f"the template did not finish within {limits.seconds:g} s")
+            if size > most:
+                raise RenderLimit(f"the template wrote more than {most:,} characters")
         text = "".join(parts)
         return _cut_at_continuation(text, job) if job.continue_final_message else text
 
@@ -169,31 +183,30 @@ def _running(template: Template, job: Job) -> Iterator[tuple[Iterator[str], dict
 
 def _variables(job: Job) -> tuple[dict[str, Any], dict[int, int]]:
     """Return the template's variables, and for each message and tool object its index (tools: -1 - index)."""
-    if job.profile == "raw":
-        messages = [dict(message) for message in job.messages]
-        fixed: dict[str, Any] = {"dict": dict, "namespace": Namespace}
-    else:
-        messages = [_as_transformers_passes(message) for message in job.messages]
-        fixed = {}
+    messages = [_as_passed(message, job.profile) for message in job.messages]
+    fixed = {"dict": dict, "namespace": Namespace} if job.profile == "raw" else {}
     if job.continue_final_message:
-        _mark_continuation(messages)
+        _mark_continuation(messages[-1], _continued_field(job))
     tools = None if job.tools is None else [plain(tool) for tool in job.tools]
     ids = {id(message): index for index, message in enumerate(messages)}
     ids |= {id(tool): -1 - index for index, tool in enumerate(tools or ())}
     variables = {
+        "documents": None,
         **fixed,
         **{name: plain(value) for name, value in job.variables.items()},
         "messages": messages,
         "tools": tools,
         "add_generation_prompt": job.add_generation_prompt,
     }
-    variables.setdefault("documents", None)
     return variables, ids
 
 
-def _as_transformers_passes(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a message as transformers passes it on: no None values, reasoning under its usual names."""
-    copy = {key: plain(value) for key, value in message.items() if value is not None}
+def _as_passed(message: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    """Copy a message, for transformers without None values and with reasoning under its usual names."""
+    copy: dict[str, Any] = plain(message)
+    if profile == "raw":
+        return copy
+    copy = {key: value for key, value in copy.items() if value is not None}
     for key in REASONING_KEYS:
         if key in copy:
             return {"thinking": copy[key], **copy, "reasoning_content": copy[key]}
@@ -208,34 +221,47 @@ def plain(value: Any) -> Any:
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return base(value)
     return f"<{type(value).__name__}>"
 
 
-def _mark_continuation(messages: list[dict[str, Any]]) -> None:
-    """Mark the end of the last message's text."""
-    content = messages[-1].get("content")
-    if isinstance(content, str):
-        messages[-1]["content"] = content + _CONTINUE
+def _continued_field(job: Job) -> str:
+    return job.continue_final_message if isinstance(job.continue_final_message, str) else "content"
+
+
+def _mark_continuation(message: dict[str, Any], field: str) -> None:
+    """Mark the end of a message's field; of reasoning under all its names, since a template reads one of them."""
+    value = message.get(field)
+    if isinstance(value, list):
+        part = _last_text_part(value)
+        part["text"] = part["text"] + _CONTINUE
+    elif isinstance(value, str):
+        for key in REASONING_KEYS if field in REASONING_KEYS else (field,):
+            if message.get(key) == value:
+                message[key] = value + _CONTINUE
     else:
-        _last_text_part(content)["text"] += _CONTINUE
+        raise _nothing_to_continue(field)
 
 
-def _last_text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    return content if isinstance(content, str) else str(_last_text_part(content)["text"])
-
-
-def _last_text_part(content: Any) -> dict[str, Any]:
-    for part in reversed(content if isinstance(content, list) else []):
+def _last_text_part(parts: Sequence[Any]) -> Any:
+    for part in reversed(parts):
         if isinstance(part, dict) and isinstance(part.get("text"), str):
             return part
-    raise RenderError("ValueError", "the last message has no text to continue")
+    raise _nothing_to_continue("content")
+
+
+def _nothing_to_continue(field: str) -> RenderError:
+    return RenderError("ValueError", f"the last message has no text in {field!r} to continue")
 
 
 def _cut_at_continuation(text: str, job: Job) -> str:
     """Cut a prompt at the mark, or before the white space that the template trimmed with it."""
+    value = _as_passed(job.messages[-1], job.profile)[_continued_field(job)]
+    last = value if isinstance(value, str) else str(_last_text_part(value)["text"])
     mark = text.rfind(_CONTINUE.strip())
-    if mark < 0 or _last_text(job.messages[-1]).strip() not in text:
+    if mark < 0 or last.strip() not in text:
         raise RenderError("ValueError", "the text of the message to be continued is not in the prompt")
     return text[:mark] if text.startswith(_CONTINUE, mark) else text[:mark].rstrip()
 
@@ -266,4 +292,4 @@ def as_render_error(error: Exception) -> RenderError:
         return RenderError("RecursionError", "the template is nested too deeply", line)
     if isinstance(error, MemoryError):
         return RenderLimit("the template used more memory than it may")
-    return RenderError(type(error).__name__, str(error), line)
+    return RenderError(type(error).__name__, str(error)[:_LONGEST_MESSAGE], line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .. import __version__
 from .caches.base import Match, PrefixCache
@@ -12,7 +12,8 @@ from .conversation import Request, Transcript
 from .divergence import Prompt, divergence, since_previous
 from .errors import RenderError
 from .models import ReplayModel
-from .policies.base import Action, Policy, Prepared
+from .policies.base import Action, Policy, Prepared, render_prepared
+from .rendering import Profile
 from .report import (
     SCHEMA,
     CacheCounts,
@@ -30,6 +31,7 @@ from .summary import summarise
 from .tokens import IncrementalEncoder
 
 if TYPE_CHECKING:
+    from .caches.kv import KVBlock
     from .mlx_engine import MLXEngine, Verification
     from .tokens import Ids
 
@@ -74,7 +76,7 @@ class Replay:
             InputError: the transcript cannot be read further; what has run stays in `report`.
         """
         for number, request in enumerate(self.transcript, 1):
-            rendered: list[tuple[Request, str, Ids]] = []
+            rendered: list[tuple[Prepared, str, Ids]] = []
             done = [run.turn(number, request, rendered) for run in self._runs]
             for run, turn in zip(self._runs, done, strict=True):
                 run.turns.append(turn)
@@ -136,10 +138,10 @@ class _PolicyRun:
         self._replay = replay
         self._cache = replay.new_cache()
         self._stored = StoredSequences()
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, tuple[Request, Profile]] = {}
         self._previous: Prompt | None = None
 
-    def turn(self, number: int, request: Request, rendered: list[tuple[Request, str, Ids]]) -> TurnReport:
+    def turn(self, number: int, request: Request, rendered: list[tuple[Prepared, str, Ids]]) -> TurnReport:
         """Replay one request.
 
         Args:
@@ -149,8 +151,8 @@ class _PolicyRun:
         """
         prepared = self.policy.prepare(request, self._replay.model.template)
         try:
-            prompt = self._prompt(number, request, prepared, rendered)
-            report = self._replayed(prompt, prepared.actions)
+            prompt, actions = self._prompt(number, request, prepared, rendered)
+            report = self._replayed(prompt, actions)
         except RenderError as error:
             self._previous = None
             return TurnReport(number, len(request.messages), actions=prepared.actions, error=str(error))
@@ -181,16 +183,18 @@ class _PolicyRun:
         number: int,
         request: Request,
         prepared: Prepared,
-        rendered: list[tuple[Request, str, Ids]],
-    ) -> Prompt:
+        rendered: list[tuple[Prepared, str, Ids]],
+    ) -> tuple[Prompt, tuple[Action, ...]]:
         template = self._replay.model.template
-        for other, text, ids in rendered:
-            if _same_input(other, prepared.request):
-                return Prompt(number, request, prepared.request, text, ids, template)
-        text = template.render_request(prepared.request)
-        ids = self.encoder.encode(text)
-        rendered.append((prepared.request, text, ids))
-        return Prompt(number, request, prepared.request, text, ids, template)
+        same = next((entry for entry in rendered if _same_input(entry[0], prepared)), None)
+        if same is None:
+            text, prepared = render_prepared(prepared, template)
+            ids = self.encoder.encode(text)
+            rendered.append((prepared, text, ids))
+        else:
+            _, text, ids = same
+        prompt = Prompt(number, request, prepared.request, text, ids, template, prepared.profile)
+        return prompt, prepared.actions
 
     def _replayed(self, prompt: Prompt, actions: tuple[Action, ...]) -> TurnReport:
         ids = prompt.ids
@@ -207,7 +211,7 @@ class _PolicyRun:
         with self._cache.hold(match):
             cost = self._prefill(ids, match)
         self._stored.add(prompt.turn, ids)
-        self._requests[prompt.turn] = prompt.rendered
+        self._requests[prompt.turn] = (prompt.rendered, prompt.profile)
         reprefill = len(ids) - match.reused
         unavoidable = max(1, len(ids) - self._cache.reusable(min(stored_length, len(ids)), len(ids)))
         return TurnReport(
@@ -229,7 +233,8 @@ class _PolicyRun:
         """Return the text of an earlier turn's prompt; the previous one's is at hand."""
         if self._previous is not None and self._previous.turn == turn:
             return self._previous.text
-        return self._replay.model.template.render_request(self._requests[turn])
+        request, profile = self._requests[turn]
+        return self._replay.model.template.render_request(request, profile=profile)
 
     def _prefill(self, ids: Ids, match: Match) -> Cost | None:
         """Compute what the cache does not have, and store the prompt."""
@@ -239,7 +244,7 @@ class _PolicyRun:
             return None
         done = engine.prefill(
             ids,
-            [block.payload for block in match.blocks],
+            [cast("KVBlock", block.payload) for block in match.blocks],
             match.reused,
             block_size=self._cache.block_size,
         )
@@ -249,12 +254,14 @@ class _PolicyRun:
         return Cost(done.seconds, "measured", measured=Timings(done.restore_seconds, done.store_seconds))
 
 
-def _same_input(one: Request, other: Request) -> bool:
-    """Tell whether two requests render alike because they are the same, key order included."""
+def _same_input(one: Prepared, other: Prepared) -> bool:
+    """Tell whether two policies' requests render alike because they are the same, key order included."""
+    first, second = one.request, other.request
     return (
-        one.tools is other.tools
-        and one.kwargs == other.kwargs
-        and one.partial == other.partial
-        and len(one.messages) == len(other.messages)
-        and all(a.data is b.data for a, b in zip(one.messages, other.messages, strict=True))
+        one.profile == other.profile
+        and first.tools is second.tools
+        and first.kwargs == second.kwargs
+        and first.partial == second.partial
+        and len(first.messages) == len(second.messages)
+        and all(a.data is b.data for a, b in zip(first.messages, second.messages, strict=True))
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .conversation import TOP_LEVEL
 from .ownership import Owner, Region
 from .policies.base import Action
 
@@ -21,12 +22,12 @@ class MessageRef:
     """A message of the client's request.
 
     Attributes:
-        index: counted from 0.
+        index: counted from 0; None for the request's top-level system text.
         role: as the client sent it.
         field: `content`, `reasoning`, `tool_calls`, …, or `header` for what the template writes around them.
     """
 
-    index: int
+    index: int | None
     role: str
     field: str | None
 
@@ -297,7 +298,7 @@ def message_ref(owner: Owner) -> MessageRef | None:
     """Return the message that an owner names, if it names one."""
     if owner.index is None or owner.role is None:
         return None
-    return MessageRef(owner.index, owner.role, owner.field)
+    return MessageRef(None if owner.index == TOP_LEVEL else owner.index, owner.role, owner.field)
 
 
 def totals(turns: tuple[TurnReport, ...]) -> Totals:

@@ -57,8 +57,8 @@ def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:
     depths = [turn.depth or 0 for turn in wasteful]
     lengths = [turn.prompt_tokens or 0 for turn in wasteful]
     return (
-        f"In {len(wasteful)} of {len(turns)} turns the shared beginning is {min(depths):,} to {max(depths):,} "
-        f"tokens long, while the prompts have {min(lengths):,} to {max(lengths):,}."
+        f"In {len(wasteful)} of {len(turns)} turns the shared beginning is {min(depths):,} to "
+        f"{max(depths):,} tokens long, while the prompts have {min(lengths):,} to {max(lengths):,}."
     )
 
 
@@ -67,8 +67,11 @@ def _first_rewrite(turns: Sequence[TurnReport]) -> str | None:
     for turn in turns:
         for action in turn.actions:
             if action.kind == "unsupported":
-                where = ", ".join(map(str, action.messages))
-                return f"From turn {turn.turn} on message {where} is rewritten whatever the template can: {action.why}."
+                which = ", ".join(map(str, action.messages))
+                return (
+                    f"From turn {turn.turn} on message {which} is rewritten whatever the template can: "
+                    f"{action.why}."
+                )
     return None
 
 

@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Template, nodes
 
+from . import bounds
 from .conversation import Request
 from .errors import RenderError, RenderLimit
-from .jinja import environment, undeclared_variables
-from .rendering import Chunk, Job, Limits, Profile, as_render_error, chunk_at, compile_template, render
+from .jinja import undeclared_variables
+from .rendering import (
+    REASONING_KEYS,
+    Chunk,
+    Job,
+    Limits,
+    Profile,
+    as_render_error,
+    chunk_at,
+    compile_template,
+    parse_template,
+    render,
+)
 from .well_behaved import well_behaved
 
-#: Arguments of `apply_chat_template` that do not reach a template when a request names them among its kwargs.
+#: Arguments of `apply_chat_template` that do not reach a template when a request has them among its kwargs.
 _NOT_FOR_TEMPLATES = frozenset(
-    """padding max_length return_assistant_tokens_mask return_dict return_tensors sanitize_control_tokens tokenize
-    tokenizer_kwargs truncation""".split()
+    """padding max_length return_assistant_tokens_mask return_dict return_tensors sanitize_control_tokens
+    tokenize tokenizer_kwargs truncation""".split()
 )
+#: Names that no kwarg may have, since the call of a template takes them.
+_TAKEN = frozenset({"chat_template", "conversation", "conversations", "messages", "self"})
+#: Seconds that the parsing of a template may take.
+_PARSE_SECONDS = 10.0
+#: Longest source text, in characters, that is compiled inside this process.
+_LONGEST_SOURCE = 1_000_000
+
+Result = TypeVar("Result")
 
 
 class TemplateSource:
@@ -32,26 +54,21 @@ class TemplateSource:
     @cached_property
     def tree(self) -> nodes.Template:
         """The syntax tree. Raises RenderError where the source is not valid Jinja."""
-        try:
-            return environment().parse(self.text)
-        except Exception as error:
-            raise as_render_error(error) from error
+        return self._analyse(lambda: parse_template(self.text))
 
     @cached_property
     def undeclared(self) -> frozenset[str]:
         """The variables that the template takes from outside."""
+        tree = self.tree
         try:
-            return undeclared_variables(self.tree)
+            return self._analyse(lambda: undeclared_variables(tree))
         except Exception as error:
             raise as_render_error(error) from error
 
     @cached_property
     def well_behaved(self) -> bool:
-        """Whether it may be rendered inside this process (well_behaved.py)."""
-        try:
-            return well_behaved(self.tree)
-        except RecursionError:
-            return False
+        """Whether it is rendered inside this process, as it is until it leaves its bounds (bounds.py)."""
+        return len(self.text) <= _LONGEST_SOURCE and well_behaved(self.tree)
 
     @cached_property
     def compiled(self) -> Template:
@@ -63,6 +80,14 @@ class TemplateSource:
         """Hash of the source text, hexadecimal."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
+    def _analyse(self, function: Callable[[], Result]) -> Result:
+        if not bounds.can_run():
+            return function()
+        try:
+            return bounds.run(function, _PARSE_SECONDS)
+        except bounds.Unbounded:
+            raise RenderLimit("the template is too large") from None
+
 
 class ChatTemplate:
     """A model's chat template or named templates, with the special tokens that they may write.
@@ -71,13 +96,12 @@ class ChatTemplate:
         templates: source texts by name; a single one is called `default`.
         source: what a person called it, for reports.
         special_tokens: `bos_token`, `eos_token` and so on.
-        kwargs: chat-template kwargs laid over every request's own.
         now: the clock for requests that do not bring one; None for the local time.
         limits: bounds of a render.
         profile: what the template gets besides its messages (docs/rendering.md).
     """
 
-    #: What some template objects declare to their server (docs/servers.md, section 1); a Jinja template does not.
+    #: What some template objects declare to servers (docs/servers.md, section 1). Jinja templates do not.
     supports_mid_system_messages: bool | None = None
     relocate_mid_system_messages: Callable[..., Any] | None = None
 
@@ -87,7 +111,6 @@ class ChatTemplate:
         *,
         source: str,
         special_tokens: Mapping[str, str] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
         now: datetime | None = None,
         limits: Limits | None = None,
         profile: Profile = "transformers",
@@ -95,7 +118,6 @@ class ChatTemplate:
         self.sources = {name: TemplateSource(text) for name, text in templates.items()}
         self.source = source
         self.special_tokens = dict(special_tokens or {})
-        self.kwargs = dict(kwargs or {})
         self.now = now
         self.limits = limits or Limits()
         self.profile = profile
@@ -114,13 +136,20 @@ class ChatTemplate:
         """
         return self.sources[self._name(tools)]
 
-    def render_request(self, request: Request, *, add_generation_prompt: bool = True) -> str:
-        """Render a request as the server would, or without its generation prompt.
+    def render_request(
+        self, request: Request, *, add_generation_prompt: bool = True, profile: Profile | None = None
+    ) -> str:
+        """Render a request in OpenAI chat form, or render it without its generation prompt.
+
+        Args:
+            request: what the template sees.
+            add_generation_prompt: whether to end with the opening of an assistant turn, as servers do.
+            profile: replaces the template's own profile.
 
         Raises:
             RenderError: see `render`.
         """
-        name, job = self._job(*self._arguments(request, add_generation_prompt))
+        name, job = self._request_job(request, add_generation_prompt, profile)
         return self._render(name, job)
 
     def render(
@@ -130,7 +159,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
+        continue_final_message: bool | str = False,
         now: datetime | None = None,
     ) -> str:
         """Render a conversation.
@@ -140,37 +169,59 @@ class ChatTemplate:
             tools: the tool list; None where the request has none.
             kwargs: chat-template kwargs; like in `apply_chat_template` they may replace the arguments below.
             add_generation_prompt: whether to end with the opening of an assistant turn.
-            continue_final_message: whether to cut where the last message's content ends.
+            continue_final_message: whether to cut where the last message's content, or the field of this
+                name, ends.
             now: the clock that the template shall see.
 
         Raises:
             RenderError: the template raised; RenderLimit where it took too much time, memory or output, in
                 which case it is not tried again.
         """
-        name, job = self._job(messages, tools, kwargs or {}, add_generation_prompt, continue_final_message, now)
+        name, job = self._job(
+            messages, tools, kwargs or {}, add_generation_prompt, continue_final_message, now
+        )
         return self._render(name, job)
 
-    def chunk_at(self, request: Request, offset: int, *, add_generation_prompt: bool = True) -> Chunk:
-        """Find the chunk that covers a character of what `render_request` returns; see `rendering.chunk_at`."""
-        name, job = self._job(*self._arguments(request, add_generation_prompt))
+    def chunk_at(
+        self,
+        request: Request,
+        offset: int,
+        *,
+        add_generation_prompt: bool = True,
+        profile: Profile | None = None,
+    ) -> Chunk:
+        """Find the chunk that covers a character of what `render_request` returns (`rendering.chunk_at`)."""
+        name, job = self._request_job(request, add_generation_prompt, profile)
         source = self.sources[name]
-        if source.well_behaved:
-            return chunk_at(source.compiled, job, offset)
-        from .isolation import child
 
-        return child.chunk_at(source.text, job, offset, self.limits)
+        def in_child(limits: Limits) -> Chunk:
+            from .isolation import child
 
-    def _arguments(self, request: Request, add_generation_prompt: bool) -> tuple[Any, ...]:
-        messages = [message.data for message in request.messages]
-        prompted = add_generation_prompt and not request.partial
-        return messages, request.tools, request.kwargs, prompted, request.partial, request.now
+            return child.chunk_at(source.text, job, offset, limits)
+
+        return self._bounded(name, lambda: chunk_at(source.compiled, job, offset), in_child)
+
+    def _request_job(
+        self, request: Request, add_generation_prompt: bool, profile: Profile | None
+    ) -> tuple[str, Job]:
+        name, job = self._job(
+            [message.data for message in request.messages],
+            request.tools,
+            request.kwargs,
+            add_generation_prompt and not request.partial,
+            request.partial,
+            request.now,
+        )
+        return name, job if profile is None else replace(job, profile=profile)
 
     def _name(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
         if tools is not None and "tool_use" in self.sources:
             return "tool_use"
         if "default" in self.sources:
             return "default"
-        raise RenderError("ValueError", f"none of the named templates ({', '.join(sorted(self.sources))}) is default")
+        raise RenderError(
+            "ValueError", f"none of the named templates ({', '.join(sorted(self.sources))}) is default"
+        )
 
     def _job(
         self,
@@ -178,41 +229,62 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None,
         kwargs: Mapping[str, Any],
         add_generation_prompt: bool,
-        continue_final_message: bool,
+        continue_final_message: bool | str,
         now: datetime | None,
     ) -> tuple[str, Job]:
-        variables = {**kwargs, **self.kwargs}
+        variables = dict(kwargs)
         tools = variables.pop("tools", tools)
         add_generation_prompt = bool(variables.pop("add_generation_prompt", add_generation_prompt))
-        continue_final_message = bool(variables.pop("continue_final_message", continue_final_message))
-        for name in ("messages", "conversation", "chat_template"):
-            if name in variables:
-                raise RenderError("TypeError", f"{name!r} is not a chat-template kwarg")
+        continued = variables.pop("continue_final_message", continue_final_message)
+        for taken in _TAKEN & variables.keys():
+            raise RenderError("TypeError", f"{taken!r} is not a chat-template kwarg")
         if not messages:
             raise RenderError("ValueError", "an empty conversation cannot be rendered")
-        if continue_final_message and add_generation_prompt:
-            raise RenderError("ValueError", "a message cannot be continued behind a generation prompt")
-        return self._name(tools), Job(
+        name = self._name(tools)
+        if continued:
+            if add_generation_prompt:
+                raise RenderError("ValueError", "a message cannot be continued behind a generation prompt")
+            field = continued if isinstance(continued, str) else "content"
+            names = REASONING_KEYS if field in REASONING_KEYS else (field,)
+            if not any(key in self.sources[name].text for key in names):
+                raise RenderError("ValueError", f"the template does not read {field!r}, which is to be continued")
+        return name, Job(
             messages=messages,
             tools=None if tools is None else list(tools),
             variables=self.special_tokens
             | {name: value for name, value in variables.items() if name not in _NOT_FOR_TEMPLATES},
             add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message,
+            continue_final_message=continued if isinstance(continued, str) else bool(continued),
             now=now or self.now,
             profile=self.profile,
         )
 
     def _render(self, name: str, job: Job) -> str:
+        source = self.sources[name]
+
+        def in_child(limits: Limits) -> str:
+            from .isolation import child
+
+            return child.render(source.text, job, limits)
+
+        return self._bounded(name, lambda: render(source.compiled, job, self.limits.characters), in_child)
+
+    def _bounded(
+        self, name: str, here: Callable[[], Result], in_child: Callable[[Limits], Result]
+    ) -> Result:
+        """Run a template in this process while its steps are bounded, else in the child."""
         if name in self._stopped:
             raise self._stopped[name]
         source = self.sources[name]
+        started = time.monotonic()
         try:
-            if source.well_behaved:
-                return render(source.compiled, job, self.limits)
-            from .isolation import child
-
-            return child.render(source.text, job, self.limits)
+            if source.well_behaved and bounds.can_run():
+                try:
+                    return bounds.run(here, self.limits.seconds)
+                except bounds.Unbounded:
+                    source.well_behaved = False
+            spent = time.monotonic() - started
+            return in_child(replace(self.limits, seconds=max(self.limits.seconds - spent, 0.001)))
         except RenderLimit as error:
             self._stopped[name] = error
             raise

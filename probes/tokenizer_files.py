@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from .errors import InputError
 from .tokens import CharacterTokenizer, Encoded, Ids, Tokenizer
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from tokenizers import Tokenizer as Backend
 
 _ADVICE = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
@@ -69,11 +70,15 @@ class BackendTokenizer:
 
     def encode(self, text: str) -> Ids:
         """Return the ids of the whole text, shape (n,). Raises InputError for half a surrogate pair."""
-        return np.array(self._encoding(text).ids, dtype=np.int32)
+        # The same ids without offsets take half the time.
+        encoding = self._guarded(
+            text, lambda: self._backend.encode_batch_fast([text], add_special_tokens=False)[0]
+        )
+        return np.array(encoding.ids, dtype=np.int32)
 
     def encode_resumable(self, text: str) -> Encoded:
         """Return the ids of the whole text and the added tokens before which it may be cut."""
-        encoding = self._encoding(text)
+        encoding = self._guarded(text, lambda: self._backend.encode(text, add_special_tokens=False))
         ids = np.array(encoding.ids, dtype=np.int32)
         starts, indices = [], []
         for index in np.flatnonzero(np.isin(ids, self._place_ids)).tolist():
@@ -89,9 +94,9 @@ class BackendTokenizer:
         """Return text for people, special tokens included."""
         return self._backend.decode([int(i) for i in ids], skip_special_tokens=False)
 
-    def _encoding(self, text: str) -> Any:
+    def _guarded(self, text: str, encode: Callable[[], Encoding]) -> Encoding:
         try:
-            return self._backend.encode(text, add_special_tokens=False)
+            return encode()
         except TypeError as error:
             raise _unencodable(text) from error
         except BaseException as error:

@@ -110,9 +110,14 @@ def common_prefix(a: str, b: str) -> int:
 def common_prefix_ids(a: Ids, b: Ids) -> int:
     """Return how many leading ids two sequences of shape (n,) and (m,) share."""
     length = min(len(a), len(b))
-    differs = a[:length] != b[:length]
-    first = int(differs.argmax()) if length else 0
-    return first if length and differs[first] else length
+    start, step = 0, 256
+    while start < length:  # in growing steps: what parts early is not compared to its end
+        end = min(length, start + step)
+        differs = a[start:end] != b[start:end]
+        if differs.any():
+            return start + int(differs.argmax())
+        start, step = end, step * 4
+    return length
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ class IncrementalEncoder:
         checks: how many texts were compared with whole-text encoding.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, check_every: int = 50) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, check_every: int = 100) -> None:
         self.tokenizer = tokenizer
         self.fallback_reason: str | None = None
         self.checks = 0

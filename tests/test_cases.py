@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tplaudit.probes.models import load_model
 from tplaudit.probes.policies import parse_policy
 from tplaudit.probes.replay import Replay

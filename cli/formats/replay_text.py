@@ -151,11 +151,12 @@ def _provenance(report: ReplayReport) -> str:
 def _verification(report: ReplayReport) -> str:
     verify = report.verify
     assert verify is not None
+    same = "the same every time" if verify.argmax_equal else "not always the same"
     verdict = "equal to a cold prefill" if verify.passed else "DIFFERENT from a cold prefill"
     return (
         f"Verified {verify.checked_turns} prefills, {verdict}: largest logit difference "
-        f"{verify.max_abs_logit_difference:.2g} (measured; noise between cold prefills {verify.cold_noise:.2g}), "
-        f"next token {'the same every time' if verify.argmax_equal else 'not always the same'}."
+        f"{verify.max_abs_logit_difference:.2g} (measured; noise between cold prefills "
+        f"{verify.cold_noise:.2g}), next token {same}."
     )
 
 

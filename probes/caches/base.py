@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Ids: TypeAlias = npt.NDArray[np.int32]
+    from ..tokens import Ids
 
 
 class Payload(Protocol):
@@ -141,11 +138,3 @@ def reusable(shared: int, length: int, block_size: int) -> int:
         block_size: tokens per block.
     """
     return max(0, min(min(shared, length) // block_size * block_size, length - 1))
-
-
-def common_prefix(first: Ids, second: Ids) -> int:
-    """Return how many ids two sequences of shape `(n,)` and `(m,)` share from their beginning."""
-    length = min(len(first), len(second))
-    differs = first[:length] != second[:length]
-    at = int(differs.argmax()) if length else 0
-    return at if length and differs[at] else length

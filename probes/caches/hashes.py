@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .base import Ids
+    from ..tokens import Ids
 
 ROOT = b"omlx-root"
 

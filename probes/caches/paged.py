@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .base import Block, CacheStatistics, Match, Payload, common_prefix, reusable
+from ..tokens import common_prefix_ids
+from .base import Block, CacheStatistics, Match, Payload, reusable
 from .hashes import chain
 
 if TYPE_CHECKING:
-    from .base import Ids
+    from ..tokens import Ids
 
 
 class PagedCache:
@@ -139,7 +140,7 @@ class PagedCache:
 
     def _chain(self, ids: Ids) -> tuple[bytes, ...]:
         """Return the names of a sequence's full blocks, hashing only what differs from the last sequence."""
-        same = common_prefix(self._ids, ids) // self.block_size
+        same = common_prefix_ids(self._ids, ids) // self.block_size
         self._names = chain(ids, self.block_size, model_name=self.model_name, known=self._names[:same])
         self._ids = np.array(ids, np.int32)
         return self._names

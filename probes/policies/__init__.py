@@ -6,7 +6,20 @@ A new policy is one module with its `KINDS`, and its line in `POLICIES`.
 from __future__ import annotations
 
 from ..errors import UsageError
-from . import as_is, hoist, note, omlx
+from . import (
+    as_is,
+    flyto_mlx,
+    fusion_mlx,
+    hoist,
+    lm_studio,
+    mlx_lm,
+    mlx_vlm,
+    mtplx,
+    note,
+    omlx,
+    rapid_mlx,
+    vllm_mlx,
+)
 from .base import Action, ActionKind, Policy, PolicyKind, Prepared
 
 __all__ = ["POLICIES", "Action", "ActionKind", "Policy", "PolicyKind", "Prepared", "names", "parse_policy"]
@@ -18,6 +31,14 @@ POLICIES: dict[str, PolicyKind] = {
         omlx.KINDS,
         hoist.KINDS,
         note.KINDS,
+        flyto_mlx.KINDS,
+        fusion_mlx.KINDS,
+        rapid_mlx.KINDS,
+        vllm_mlx.KINDS,
+        mlx_vlm.KINDS,
+        mtplx.KINDS,
+        mlx_lm.KINDS,
+        lm_studio.KINDS,
     )
     for kind in kinds
 }

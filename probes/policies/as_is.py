@@ -29,4 +29,15 @@ def _make(name: str, options: Mapping[str, str]) -> Policy:
     return AsIs(name)
 
 
-KINDS = (PolicyKind("as-is", "passes messages on unchanged; the template decides", _make),)
+KINDS = (
+    PolicyKind(
+        "as-is",
+        "passes messages on unchanged; the template decides",
+        _make,
+        source="no server: the request itself",
+        date="2026-11",
+        evidence="run",
+        cache="paged:256",
+        drift="None of its own: what was sent before stays what it was.",
+    ),
+)

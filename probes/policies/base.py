@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ..conversation import Message, Request
+from ..errors import RenderError, RenderLimit
 
 if TYPE_CHECKING:  # the template brings Jinja, which listing the policies does without
+    from ..rendering import Profile
     from ..template import ChatTemplate
 
+Evidence = Literal["run", "read", "reported"]
 ActionKind = Literal[
-    "kept", "hoisted", "noted", "merged", "dropped", "relocated", "refused", "probed", "unsupported"
+    "kept",
+    "hoisted",
+    "noted",
+    "merged",
+    "dropped",
+    "relocated",
+    "refused",
+    "probed",
+    "unsupported",
+    "converted",
+    "inserted",
+    "retried",
+    "kwargs",
 ]
 Messages = tuple[Message, ...]
 
@@ -24,6 +39,9 @@ class Action:
     Attributes:
         kind: what was done. `refused`: no message can carry the run as a note. `unsupported`: the run stands
             where the server does not try the template. `probed`: the server tried the template.
+            `converted`: a message of another dialect was written as chat messages. `inserted`: the server
+            added a message of its own. `retried`: the server rendered again, differently, after an error.
+            `kwargs`: the server set or dropped chat-template kwargs.
         messages: the client's indices of the messages it was done to.
         why: one clause for people.
     """
@@ -34,16 +52,45 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """A second attempt of a server whose template raised.
+
+    Attributes:
+        request: what it renders then.
+        action: what it changed, for people.
+        kind: only after an error of this class name; None for any.
+        text: only after an error whose message contains this.
+        retries: what the server tries next where this attempt raises, in order.
+    """
+
+    request: Request
+    action: Action
+    kind: str | None = None
+    text: str = ""
+    retries: tuple[Retry, ...] = ()
+
+    def follows(self, error: RenderError) -> bool:
+        """Tell whether the server makes this attempt after `error`."""
+        return self.kind in (None, error.kind) and self.text in error.message
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """What the template will get, and what was done to get there.
 
     Attributes:
-        request: the rewritten request; its messages keep their provenance.
+        request: the rewritten request in OpenAI chat form; its messages keep their provenance.
         actions: in the order in which they were done.
+        retries: what the server tries next where its template raises, in order.
+        profile: what this server's renderer gives a template besides the messages (docs/rendering.md).
+        error: what the server answers instead of rendering, where it does not take such a request.
     """
 
     request: Request
     actions: tuple[Action, ...] = ()
+    retries: tuple[Retry, ...] = ()
+    profile: Profile = "transformers"
+    error: RenderError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +137,47 @@ class PolicyKind:
         summary: one clause for lists.
         make: returns the policy, given the name as the person wrote it and the options.
         options: the options that it knows and, for each, the values.
+        source: the public release, repository or issue that the rules were taken from.
+        date: when that source was released or read, as `YYYY-MM-DD` or `YYYY-MM`.
+        evidence: `run` where the server's own functions were executed and agree, `read` where its source was
+            read, `reported` where only issue threads tell.
+        cache: the cache that the server keeps, as `--cache` names it.
+        drift: one sentence on what the rules do to the prompt between consecutive requests.
     """
 
     name: str
     summary: str
     make: Callable[[str, Mapping[str, str]], Policy]
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: str = ""
+    date: str = ""
+    evidence: Evidence = "read"
+    cache: str = ""
+    drift: str = ""
+
+
+def render_prepared(prepared: Prepared, template: ChatTemplate) -> tuple[str, Prepared]:
+    """Render what a policy prepared, with the server's retries.
+
+    Returns:
+        The prompt, and what was prepared for the attempt that gave it.
+
+    Raises:
+        RenderError: the first attempt's error, where no retry renders; or what the server answers instead.
+    """
+    if prepared.error is not None:
+        raise prepared.error
+    try:
+        return template.render_request(prepared.request, profile=prepared.profile), prepared
+    except RenderLimit:
+        raise
+    except RenderError as error:
+        for retry in prepared.retries:
+            if retry.follows(error):
+                actions = (*prepared.actions, retry.action)
+                again = replace(prepared, request=retry.request, actions=actions, retries=retry.retries)
+                try:
+                    return render_prepared(again, template)
+                except RenderError:
+                    continue
+        raise

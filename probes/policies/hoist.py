@@ -45,7 +45,27 @@ def _hoist_and_merge(name: str, options: Mapping[str, str]) -> Policy:
     return Hoist(name, merge=True)
 
 
+_SOURCE = "jundot/omlx 0.5.3 (commit d5084907)"
+_DRIFT = "Every new system turn makes the first block longer, so that everything after it is another prompt."
 KINDS = (
-    PolicyKind("hoist", "moves every system turn into the first system block, without probing", _hoist),
-    PolicyKind("hoist+merge", "hoist, then joins neighbouring turns of one role", _hoist_and_merge),
+    PolicyKind(
+        "hoist",
+        "moves every system turn into the first system block, without probing",
+        _hoist,
+        source=_SOURCE,
+        date="2026-07-23",
+        evidence="run",
+        cache="paged:256",
+        drift=_DRIFT,
+    ),
+    PolicyKind(
+        "hoist+merge",
+        "hoist, then joins neighbouring turns of one role",
+        _hoist_and_merge,
+        source=_SOURCE,
+        date="2026-07-23",
+        evidence="run",
+        cache="paged:256",
+        drift=_DRIFT,
+    ),
 )

@@ -45,7 +45,30 @@ def _note_and_merge(name: str, options: Mapping[str, str]) -> Policy:
     return Note(name, merge=True)
 
 
+_SOURCE = "jundot/omlx 0.5.3 (commit d5084907)"
+_DRIFT = (
+    "A note moves from the turn before it to the user turn after it once that arrives; a refused note moves "
+    "all of them into the first block."
+)
 KINDS = (
-    PolicyKind("note", "turns later system turns into notes in user turns, else hoists all", _note),
-    PolicyKind("note+merge", "note, then joins neighbouring turns of one role", _note_and_merge),
+    PolicyKind(
+        "note",
+        "turns later system turns into notes in user turns, else hoists all",
+        _note,
+        source=_SOURCE,
+        date="2026-07-23",
+        evidence="run",
+        cache="paged:256",
+        drift=_DRIFT,
+    ),
+    PolicyKind(
+        "note+merge",
+        "note, then joins neighbouring turns of one role",
+        _note_and_merge,
+        source=_SOURCE,
+        date="2026-07-23",
+        evidence="run",
+        cache="paged:256",
+        drift=_DRIFT,
+    ),
 )

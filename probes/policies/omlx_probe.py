@@ -3,7 +3,8 @@
 The server renders a tiny conversation of marker texts and looks where the markers come out. What it asks and
 how it remembers the answer are reproduced exactly, weaknesses included: there is no leading system message in
 the probe, and the tool-call id is one that a template may refuse (docs/servers.md, section 1;
-jundot/omlx#2753, omlx/api/utils.py).
+jundot/omlx#2753, omlx/api/utils.py). The leading system message that jundot/omlx#1991 proposes can be asked
+for; its text is this package's own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .system_turns import Placement
 if TYPE_CHECKING:
     from ..template import ChatTemplate
 
+LEADING_MARKER = "__OMLX_MID_SYSTEM_PROBE_LEADING__"
 USER_MARKER = "__OMLX_MID_SYSTEM_PROBE_USER__"
 TOOL_MARKER = "__OMLX_MID_SYSTEM_PROBE_TOOL__"
 SYSTEM_MARKER = "__OMLX_MID_SYSTEM_PROBE_SYSTEM__"
@@ -59,13 +61,16 @@ class Probe:
 
     answers: dict[Hashable, Answer] = field(default_factory=dict, repr=False, compare=False)
 
-    def __call__(self, template: ChatTemplate, place: Placement, request: Request) -> Answer:
+    def __call__(
+        self, template: ChatTemplate, place: Placement, request: Request, *, leading: bool = False
+    ) -> Answer:
         """Return whether the server leaves system turns of a placement in place.
 
         Args:
             template: the template to ask.
             place: the placement.
             request: the request whose tools, chat-template kwargs, clock and partial flag count.
+            leading: whether the conversation of markers begins with a system message.
         """
         if getattr(template, "supports_mid_system_messages", None) is False:
             return Answer(False, "the template object declares that it does not support later system turns")
@@ -77,10 +82,13 @@ class Probe:
             place.preceding,
             place.kind,
             request.partial,
+            leading,
         )
         answer = self.answers.get(key)
         if answer is None:
-            answer = self.answers[key] = _ask(template, place, request)
+            answer = self.answers[key] = judge_probe(
+                template, place, request, probe_messages(place, leading=leading)
+            )
         return answer
 
 
@@ -107,20 +115,39 @@ def frozen(value: Any) -> Hashable:
     return cast(Hashable, value)
 
 
-def probe_messages(place: Placement) -> tuple[dict[str, Any], ...]:
-    """Return the conversation of markers that the server renders for a placement."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": USER_MARKER}]
+def probe_messages(
+    place: Placement, *, call_id: str = CALL_ID, leading: bool = False
+) -> tuple[dict[str, Any], ...]:
+    """Return the conversation of markers that the server renders for a placement.
+
+    Args:
+        place: the placement.
+        call_id: id of the tool call after which a `tool` turn stands; the server's own by default.
+        leading: whether a system message comes first.
+    """
+    messages: list[dict[str, Any]] = [{"role": "system", "content": LEADING_MARKER}] if leading else []
+    messages.append({"role": "user", "content": USER_MARKER})
     if place.preceding == "tool":
-        call = {"id": CALL_ID, "type": "function", "function": {"name": TOOL_NAME, "arguments": {}}}
+        call = {"id": call_id, "type": "function", "function": {"name": TOOL_NAME, "arguments": {}}}
         messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": CALL_ID, "content": TOOL_MARKER})
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": TOOL_MARKER})
     messages.append({"role": "system", "content": SYSTEM_MARKER})
     if place.kind == "between":
         messages.append({"role": "assistant", "content": ASSISTANT_MARKER})
     return tuple(messages)
 
 
-def _ask(template: ChatTemplate, place: Placement, request: Request) -> Answer:
+def judge_probe(
+    template: ChatTemplate, place: Placement, request: Request, messages: tuple[dict[str, Any], ...]
+) -> Answer:
+    """Render a conversation of markers as the server renders its own, and judge it as the server does.
+
+    Args:
+        template: the template to ask.
+        place: the placement that the conversation is about.
+        request: the request whose tools, chat-template kwargs, clock and partial flag count.
+        messages: what `probe_messages` returns, or a variant of it.
+    """
     arguments: dict[str, Any] = {"add_generation_prompt": not request.partial}
     if request.partial:
         arguments["continue_final_message"] = True
@@ -129,7 +156,6 @@ def _ask(template: ChatTemplate, place: Placement, request: Request) -> Answer:
     arguments |= request.kwargs
     if arguments.pop("tokenize", False):
         return Answer(False, "the chat-template kwargs ask for token ids instead of text")
-    messages = probe_messages(place)
     try:
         try:
             text = _render(template, messages, arguments, request.now)

@@ -15,6 +15,8 @@ from .base import Action, Messages, Rewrite
 from .texts import Text, flat_text, join
 
 BETWEEN_SYSTEM_TEXTS = "\n\n"
+#: The roles after which oMLX may leave a system turn in place.
+PREDECESSORS = ("user", "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,14 @@ def neighbours(messages: Messages, run: Run) -> tuple[Message | None, Message | 
     return before, after
 
 
-def placement(messages: Messages, run: Run) -> Placement | None:
+def placement(messages: Messages, run: Run, predecessors: tuple[str, ...] = PREDECESSORS) -> Placement | None:
     """Return where a later run stands, or None where oMLX never leaves a system turn in place.
 
-    Supported are only a user turn or a tool result before it, and an assistant or nothing after it. The tool
-    result is accepted since August 2026 (jundot/omlx#2753).
+    Supported are only one of `predecessors` before it, and an assistant or nothing after it. The tool result
+    is accepted since August 2026 (jundot/omlx#2753).
     """
     before, after = neighbours(messages, run)
-    if before is None or not has_role(before, "user", "tool"):
+    if before is None or not has_role(before, *predecessors):
         return None
     if after is None:
         return Placement(before.role, "tail")

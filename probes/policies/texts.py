@@ -31,6 +31,12 @@ class Text:
         shifted = ((start + len(prefix), owner) for start, owner in later)
         return Text(f"{prefix}{self.text}{suffix}", (first, *shifted))
 
+    def cut(self, start: int, stop: int) -> Text:
+        """Return the characters from offset `start` to before `stop`, with their owners."""
+        before = [pair for pair in self.owners if pair[0] <= start][-1:]
+        inside = ((at - start, owner) for at, owner in self.owners if start < at < stop)
+        return Text(self.text[start:stop], ((0, before[0][1]), *inside))
+
     def pieces(self, part: int | None = None) -> tuple[Piece, ...]:
         """Return the owners as pieces of a content string, or of part `part` of a content list."""
         return tuple(Piece(start, owner, part) for start, owner in self.owners)

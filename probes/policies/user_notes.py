@@ -30,19 +30,29 @@ BETWEEN_NOTE_AND_HOST = "\n\n"
 BOUNDARY_KEY = "_preserve_role_boundary"
 
 
-def note_or_hoist(messages: Messages) -> Rewrite:
-    """Turn later system runs into notes, then join the runs that are left; hoist all where one is refused."""
-    notes = to_user_notes(messages)
+def note_or_hoist(messages: Messages, *, after_tools: bool = False) -> Rewrite:
+    """Turn later system runs into notes, then join the runs that are left; hoist all where one is refused.
+
+    Args:
+        messages: the conversation.
+        after_tools: see `to_user_notes`.
+    """
+    notes = to_user_notes(messages, after_tools=after_tools)
     if isinstance(notes, Rewrite):
         return notes.then(lambda after: merge_runs(after, "left in place"))
     why = f"the note of message {notes.messages[0]} was refused, and one refusal hoists every system turn"
     return Rewrite(messages, (notes,)).then(lambda before: strict_hoist(before, why))
 
 
-def to_user_notes(messages: Messages) -> Rewrite | Action:
+def to_user_notes(messages: Messages, *, after_tools: bool = False) -> Rewrite | Action:
     """Turn later system runs into notes, or return the `refused` action of the first that cannot be one.
 
     The leading run stays as it is; a later run without text vanishes.
+
+    Args:
+        messages: the conversation.
+        after_tools: whether a note may also be appended to a tool result, or to a user turn made of one, as
+            in flyto-mlx and as jundot/omlx#3608 proposes.
     """
     output: list[Message] = []
     actions: list[Action] = []
@@ -60,9 +70,10 @@ def to_user_notes(messages: Messages) -> Rewrite | Action:
         note = join((text for _, text in texts), BETWEEN_SYSTEM_TEXTS).wrapped(PREFIX, SUFFIX)
         before = output[-1]
         after = messages[run.stop] if run.stop < len(messages) else None
-        if can_carry_note(before) and (after is None or has_role(after, "assistant")):
+        carries = can_carry_note(before) or (after_tools and carries_result(before))
+        if carries and (after is None or has_role(after, "assistant")):
             output[-1] = _with_note(before, note, append=True)
-            why = f"appended to the user turn before it (message {before.index})"
+            why = f"appended to the {before.role} turn before it (message {before.index})"
         elif after is not None and can_carry_note(after) and not _calls_tools(before):
             output.append(_with_note(after, note, append=False))
             position += 1
@@ -81,10 +92,21 @@ def can_carry_note(message: Message) -> bool:
         return False
     if data.get("tool_calls") or data.get("tool_call_id") or data.get("tool_responses"):
         return False
-    content = message.content
+    return message.content is None or _is_text_only(message.content)
+
+
+def carries_result(message: Message) -> bool:
+    """Return whether a message is a tool result, or a user turn made of one, and text only."""
+    from_tool = has_role(message, "tool") or (
+        has_role(message, "user") and bool(message.data.get(BOUNDARY_KEY))
+    )
+    return from_tool and _is_text_only(message.content)
+
+
+def _is_text_only(content: Any) -> bool:
     if isinstance(content, list):
         return all(_is_text_part(part) for part in content)
-    return content is None or isinstance(content, str)
+    return isinstance(content, str)
 
 
 def _is_text_part(part: Any) -> bool:

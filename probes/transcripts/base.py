@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..conversation import Request
+from ..conversation import Dialect, Request
 from .source import Source
 
 
@@ -23,6 +23,6 @@ class Format:
     """
 
     name: str
-    dialect: str
+    dialect: Dialect
     claims: Callable[[Mapping[str, Any]], bool]
     read: Callable[[Source], Iterator[Request]]

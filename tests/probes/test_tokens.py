@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tplaudit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -76,8 +77,11 @@ def chatml(**flags: bool) -> list[AddedToken]:
     return [special(text, **flags) for text in CHATML]
 
 
+BUNDLED = Path(tplaudit.__file__).parent / "fixtures" / "models" / "tiny"
+
 # Each hand-made tokenizer has one property that a careless cut would get wrong.
 TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    "bundled": lambda: Tokenizer.from_file(str(BUNDLED / "tokenizer.json")),
     "byte-level": lambda: byte_level(chatml()),
     "nfc": lambda: byte_level(chatml(), normalizers.NFC()),
     "metaspace-first": lambda: metaspace(chatml(), "first"),
@@ -346,6 +350,12 @@ class TestLoading:
             "unk_token": "<|endoftext|>",
         }
         assert file.special_tokens == {}
+
+    def test_the_bundled_model_has_the_ids_of_its_file(self) -> None:
+        loaded, file = load_tokenizer(BUNDLED), load_tokenizer(BUNDLED / "tokenizer.json")
+        np.testing.assert_array_equal(loaded.encode(self.text), file.encode(self.text))
+        assert isinstance(loaded, ResumableTokenizer)
+        assert loaded.whole_text_reason is None
 
     def test_added_tokens_are_those_of_the_loaded_tokenizer(self, directory: Path) -> None:
         config = directory / "tokenizer_config.json"

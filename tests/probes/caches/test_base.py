@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import common_prefix, reusable
+from tplaudit.probes.caches.base import reusable
 
 
 @pytest.mark.parametrize(
@@ -38,11 +37,3 @@ def test_reusable(shared, length, block_size, expected):
 def test_at_least_one_token_is_computed(shared, length, block_size):
     found = reusable(shared, length, block_size)
     assert 0 <= found <= min(shared, max(length - 1, 0))
-
-
-@given(st.lists(st.integers(0, 1), max_size=12), st.lists(st.integers(0, 1), max_size=12))
-def test_common_prefix(first, second):
-    expected = 0
-    while expected < min(len(first), len(second)) and first[expected] == second[expected]:
-        expected += 1
-    assert common_prefix(np.array(first, np.int32), np.array(second, np.int32)) == expected

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.caches import hashes
-from tplaudit.probes.caches.base import common_prefix, reusable
+from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.paged import PagedCache
+from tplaudit.probes.tokens import common_prefix_ids
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def test_without_a_limit_the_closest_stored_sequence_counts(prompts, block_size)
     cache = PagedCache(block_size)
     stored = []
     for tokens in prompts:
-        shared = max((common_prefix(array(tokens), other) for other in stored), default=0)
+        shared = max((common_prefix_ids(array(tokens), other) for other in stored), default=0)
         assert turn(cache, tokens) == reusable(shared, len(tokens), block_size)
         stored.append(array(tokens))
     assert cache.statistics.evicted_blocks == cache.statistics.refused_blocks == 0

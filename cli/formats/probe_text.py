@@ -1,0 +1,291 @@
+"""The probe's report for a terminal. Symbols always stand beside words, so that nothing depends on colour."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ...probes.findings import SEVERITIES, Finding
+from ...probes.mid_system import PlacementReport
+from ...probes.placement_findings import where_text
+from ...probes.probe_report import Failure, ProbeReport
+from ...probes.server_detection import PASSING, ServerReport
+from ...probes.verdicts import RANKS, Verdict
+
+_WORDS: dict[Verdict, tuple[str, str, str]] = {
+    "in-place": ("✓ in place", "green", "written where it stands, and all before it stays as it was"),
+    "unstable": ("~ unstable", "yellow", "written where it stands, but something before it changes"),
+    "moved": ("↷ moved", "yellow", "written at another place, so that all from there on is computed again"),
+    "duplicated": ("² twice", "yellow", "written more than once"),
+    "raises": ("✗ error", "red", "the template raises an error, and the request fails"),
+    "dropped": ("∅ lost", "red", "left out without a word: the model never sees it"),
+    "not-evaluated": ("? not tested", "dim", "the conversation before it does not render, so nothing is known"),
+}
+_HEADLINES: dict[Verdict, str] = {
+    "in-place": "writes a system turn wherever it stands, and changes nothing before it",
+    "unstable": "writes a system turn wherever it stands, but changes what was before it",
+    "moved": "moves a system turn that is not first to another place, so that the prompt changes there each time",
+    "duplicated": "writes a system turn that is not first more than once",
+    "raises": "fails with an error when a system turn is not first",
+    "dropped": "loses a system turn that is not first: the model never sees it, and nobody is told",
+    "not-evaluated": "does not render the conversations that were tried",
+}
+_AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
+_LEADING = {None: "", True: ", behind a leading system", False: ", without a leading system"}
+_FOLLOWS = {
+    "tail": "at the end",
+    "between": "before an assistant turn",
+    "before-user": "before a user turn",
+}
+_SHAPES = {
+    "two-in-a-row": "two system turns in a row",
+    "two-runs": "an earlier such turn in the conversation",
+    "between-results": "two tool results around it",
+    "parallel-calls": "parallel tool calls before it",
+    "two-leading": "a leading system and a leading developer message",
+}
+_DECIDES = {
+    "inline": "leaves it in place",
+    "hoist": "moves it to the front",
+    "note": "writes it as a note",
+    "raise": "fails",
+}
+_HISTORY = {
+    "keeps": "is kept",
+    "tool-loop-only": "is kept within a tool loop and left out after the next user turn",
+    "drops": "is left out after the next user turn",
+    "never": "is never written",
+    "not-evaluated": "could not be tested",
+}
+_SEVERITY = {"error": ("✗ error", "red"), "warning": ("! warning", "yellow"), "note": ("· note", "cyan")}
+
+
+def draw(report: ProbeReport, console: Console) -> None:
+    """Print the report on one template."""
+    kwargs = f", with {_settings(report.kwargs)}" if report.kwargs else ""
+    console.print(f"[bold]{escape(report.template.source)}[/bold]{escape(kwargs)}", soft_wrap=True)
+    console.print(_headline(report.placements))
+    console.print()
+    _draw_placements(report.placements, console)
+    _draw_servers(report.servers, console)
+    _draw_thinking(report, console)
+    _draw_findings(report, console)
+
+
+def draw_several(results: Sequence[ProbeReport | Failure], console: Console) -> None:
+    """Print one row for each input: the worst verdict after each kind of turn, and the findings."""
+    table = Table(
+        title="A system turn in mid-conversation is …", title_justify="left", title_style="bold", pad_edge=False
+    )
+    table.add_column("template", overflow="fold")
+    for heading in (*_AFTER.values(), "earlier reasoning"):
+        table.add_column(heading)
+    for severity in SEVERITIES:
+        table.add_column(f"{severity}s", justify="right")
+    for result in results:
+        if isinstance(result, Failure):
+            table.add_row(escape(result.template.source), f"[red]{escape(result.error)}[/red]")
+            continue
+        rows = _usual(result.placements, "system")
+        table.add_row(
+            escape(result.template.source),
+            *(_word(_worst([row for row in rows if row.preceding == preceding])) for preceding in _AFTER),
+            _HISTORY[result.thinking.history],
+            *(str(sum(each.severity == severity for each in result.findings)) for severity in SEVERITIES),
+        )
+    console.print(table)
+
+
+def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
+    """Print one placement with its conversation and prompts, to be attached to a bug report."""
+    verdict: Verdict = shown["verdict"]
+    template = shown["template"]
+    lines = [
+        f"template   {template['source']} (sha256 {template['sha256']})",
+        f"placement  {shown['preceding']}/{shown['placement']}: a {shown['role']} turn {_AFTER[shown['preceding']]}",
+        f"kwargs     {json.dumps(shown['kwargs'], ensure_ascii=False)}",
+        f"verdict    {verdict}: {_WORDS[verdict][2]}",
+        f"line       {shown['line'] or 'unknown'}",
+    ]
+    if shown["error"]:
+        lines.append(f"error      {shown['error']}")
+    marks = {index: "   <- the system turn in question" for index in shown["run"]}
+    lines += ["", "messages"]
+    lines += [
+        f"  {json.dumps(message, ensure_ascii=False)}{marks.get(index, '')}"
+        for index, message in enumerate(shown["messages"])
+    ]
+    if shown["request_tools"] is not None:
+        lines += ["", "tools", f"  {json.dumps(shown['request_tools'], ensure_ascii=False)}"]
+    for name, title in (("prompt_before", "prompt of the messages before it"), ("prompt_with", "prompt with it")):
+        text = shown[name]
+        lines += ["", title, *(f"  | {line}" for line in ("(none: the template raised)" if text is None else text).split("\n"))]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _draw_placements(placements: Sequence[PlacementReport], console: Console) -> None:
+    rows = _usual(placements, "system")
+    table = Table(
+        title="A system turn in mid-conversation is …", title_justify="left", title_style="bold", pad_edge=False
+    )
+    table.add_column("")
+    for heading in _FOLLOWS.values():
+        table.add_column(heading)
+    verdicts = {(_where(row)[:2], row.leading, row.tools): row.verdict for row in rows}
+    same = all(verdicts[place, not leading, tools] == it for (place, leading, tools), it in verdicts.items())
+    for (preceding, label), leading in product(_AFTER.items(), (None,) if same else (True, False)):
+        mine = [row for row in rows if row.preceding == preceding and leading in (None, row.leading)]
+        cells = ([row for row in mine if row.placement == placement] for placement in _FOLLOWS)
+        table.add_row(label + _LEADING[leading], *(_cell(cell) for cell in cells))
+    console.print(table)
+    for verdict in (verdict for verdict in _WORDS if any(row.verdict == verdict for row in rows)):
+        console.print(f"  {_word(verdict)}: {_WORDS[verdict][2]}.")
+    for line in _exceptions(placements):
+        console.print(f"  {line}")
+    console.print()
+
+
+def _headline(placements: Sequence[PlacementReport]) -> str:
+    verdicts = {row.verdict for row in _usual(placements, "system")} - {"not-evaluated"} or {"not-evaluated"}
+    if len(verdicts) == 1:
+        return f"This template {_HEADLINES[verdicts.pop()]}."
+    return "What this template does with a system turn that is not first depends on where it stands:"
+
+
+def _cell(rows: Sequence[PlacementReport]) -> str:
+    """Write the verdict of some placements; where they differ, the worst one and when it applies."""
+    worst = _worst(rows)
+    verdicts = {row.verdict for row in rows}
+    if len(verdicts) == 1:
+        return _word(worst)
+    mine = [row for row in rows if row.verdict == worst]
+    others = [row for row in rows if row.verdict != worst]
+    for text, holds in (
+        ("with tools", lambda row: row.tools),
+        ("without tools", lambda row: not row.tools),
+    ):
+        if all(map(holds, mine)) and not any(map(holds, others)):
+            return f"{_word(worst)} {text}; else {_word(_worst(others))}"
+    return f"{_word(worst)} in {len(mine)} of {len(rows)} cases"
+
+
+def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
+    """Say where developer turns, other shapes, other switches and raw messages fare otherwise."""
+    system = {_where(row): row.verdict for row in _usual(placements, "system")}
+    developer = [row for row in _usual(placements, "developer") if row.verdict != system[_where(row)]]
+    if not developer:
+        yield "A developer turn fares the same."
+    for verdict, rows in _grouped(developer).items():
+        yield f"A developer turn is {_word(verdict)} {where_text(rows)}."
+    differing: dict[tuple[str, Verdict], list[PlacementReport]] = {}
+    for row in placements:
+        plain = system.get(_where(row))
+        expected = {"raises": ("raises", "not-evaluated")}.get(plain or "", (plain,))
+        if row.shape != "plain" and row.verdict not in expected and not (
+            plain is None and row.verdict in system.values()
+        ):
+            differing.setdefault((row.shape, row.verdict), []).append(row)
+    for (shape, verdict), rows in differing.items():
+        yield f"With {_SHAPES[shape]} it is {_word(verdict)} {where_text(rows)}."
+    variants = [row for row in placements if row.kwargs or row.profile != "transformers"]
+    changed: dict[str, list[PlacementReport]] = {}
+    for row in variants:
+        changed.setdefault(_settings(row.kwargs) or "messages passed on as given", []).append(row)
+    for setting, rows in changed.items():
+        for verdict, same in _grouped(rows).items():
+            yield f"With {escape(setting)} it is {_word(verdict)} {where_text(same)}."
+
+
+def _draw_servers(servers: Sequence[ServerReport], console: Console) -> None:
+    table = Table(title="What servers do with it", title_justify="left", title_style="bold", pad_edge=False)
+    for heading in ("server", "does", "that means", "because"):
+        table.add_column(heading)
+    same: dict[tuple[str, str, str], list[str]] = {}
+    for server in servers:
+        does = "passes it on" if server.name in PASSING else _DECIDES[server.decides]
+        same.setdefault((does, server.consequence, server.why), []).append(server.name)
+    for cells, names in same.items():
+        table.add_row(", ".join(names), *map(escape, cells))
+    console.print(table)
+    console.print()
+
+
+def _draw_thinking(report: ProbeReport, console: Console) -> None:
+    thinking = report.thinking
+    console.print("[bold]Reasoning of earlier turns[/bold]")
+    knob = f"; {thinking.knob.name}={_json(thinking.knob.value)} keeps it" if thinking.knob else ""
+    console.print(f"  It {_HISTORY[thinking.history]}{escape(knob)}. More: tplaudit thinking.")
+    prompt = thinking.generation_prompt
+    if prompt.text:
+        stays = {
+            True: "and stands before the reply in history as well",
+            False: "and does not stand before the reply in history",
+            None: "whether it stands in history could not be tested",
+        }[prompt.persists]
+        console.print(f"  A reply begins behind {escape(repr(prompt.text))}, {stays}.")
+    console.print()
+
+
+def _draw_findings(report: ProbeReport, console: Console) -> None:
+    if not report.findings:
+        console.print("[green]✓[/green] No findings.")
+    for each in report.findings:
+        console.print(_finding(each, report.template.source), soft_wrap=True)
+        console.print(f"    help: {escape(each.help)}.", style="dim", soft_wrap=True)
+    for ignored in report.ignored:
+        console.print(escape(f"  ignored: {ignored.finding.rule} ({ignored.reason})"), style="dim", soft_wrap=True)
+    if report.findings:
+        console.print("More on a finding: tplaudit explain RULE.", style="dim")
+
+
+def _finding(each: Finding, source: str) -> str:
+    words, colour = _SEVERITY[each.severity]
+    where = f" {source}:{each.line}" if each.line else ""
+    likely = ", likely" if each.confidence == "likely" else ""
+    return f"[{colour}]{words}[/{colour}] [bold]{each.rule}[/bold]{escape(f'{where}{likely}: {each.message}')}"
+
+
+def _usual(placements: Sequence[PlacementReport], role: str) -> list[PlacementReport]:
+    """Return the plain matrix of one role."""
+    return [
+        row
+        for row in placements
+        if row.role == role and row.shape == "plain" and not row.kwargs and row.profile == "transformers"
+    ]
+
+
+def _where(row: PlacementReport) -> tuple[str, str, bool, bool]:
+    return (row.preceding, row.placement, row.leading, row.tools)
+
+
+def _grouped(rows: Sequence[PlacementReport]) -> dict[Verdict, list[PlacementReport]]:
+    groups: dict[Verdict, list[PlacementReport]] = {}
+    for row in rows:
+        groups.setdefault(row.verdict, []).append(row)
+    return groups
+
+
+def _worst(rows: Sequence[PlacementReport]) -> Verdict:
+    """Return the worst verdict; `not-evaluated` only where nothing was."""
+    evaluated = [row.verdict for row in rows if row.verdict in RANKS]
+    return max(evaluated, key=lambda verdict: RANKS[verdict]) if evaluated else "not-evaluated"
+
+
+def _word(verdict: Verdict) -> str:
+    words, colour, _ = _WORDS[verdict]
+    return f"[{colour}]{words}[/{colour}]"
+
+
+def _settings(kwargs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_json(value)}" for name, value in kwargs.items())
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,215 @@
+"""The capability probe: what a template does with system turns that are not first, at every placement.
+
+How a verdict is reached: docs/json.md, section "probe". Everything is rendered, nothing is guessed from the source;
+prompts that several placements share are rendered once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from .conversation import Message, Request
+from .errors import RenderError
+from .placements import (
+    FURTHER,
+    MESSAGES,
+    PLAIN,
+    REPRESENTATIVE,
+    TEXTS,
+    TOOLS,
+    Case,
+    Conversation,
+    Follows,
+    Preceding,
+    Shape,
+    SystemRole,
+)
+from .rendering import Profile
+from .template import ChatTemplate
+from .toggles import toggles
+from .untaken import untaken_line
+from .verdicts import Verdict, judge, occurrences
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementReport:
+    """What a template does with a run of system turns at one place. The names are the JSON names.
+
+    Attributes:
+        preceding: role of the message before the run.
+        placement: what follows the run.
+        leading: whether the conversation begins with a system message.
+        role: role of the run's messages.
+        tools: whether the request has tools.
+        shape: `plain`, or what else is special about the conversation.
+        kwargs: chat-template kwargs beyond those of the whole report.
+        verdict: what became of the run.
+        successor_moves: whether the message after the run alone, without it, changes the earlier prompt; asked
+            only where the verdict is not `in-place`, None where nothing follows.
+        error: what the template raised, or why there is no verdict.
+        line: template line that raised or wrote it, or the `if` that was not taken; None where unknown.
+        profile: what the template got besides the messages.
+    """
+
+    preceding: Preceding
+    placement: Follows
+    leading: bool
+    role: SystemRole
+    tools: bool
+    shape: Shape
+    kwargs: Mapping[str, Any]
+    verdict: Verdict
+    successor_moves: bool | None = None
+    error: str | None = None
+    line: int | None = None
+    profile: Profile = "transformers"
+
+    @property
+    def pair(self) -> str:
+        """Role before and what follows, such as `tool/tail`."""
+        return f"{self.preceding}/{self.placement}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The prompts of one template, each rendered once.
+
+    Attributes:
+        template: what renders them.
+        kwargs: chat-template kwargs of all of them.
+        now: the clock.
+        profile: what the template gets besides the messages.
+    """
+
+    template: ChatTemplate
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    now: datetime | None = None
+    profile: Profile = "transformers"
+    _known: dict[tuple[Conversation, bool, bool], str | RenderError] = field(default_factory=dict, repr=False)
+
+    def request(self, conversation: Conversation, tools: bool) -> Request:
+        """Return a conversation as a client would send it."""
+        messages = tuple(Message(MESSAGES[name], index) for index, name in enumerate(conversation))
+        return Request(messages, TOOLS if tools else None, self.kwargs, self.now)
+
+    def prompt(self, conversation: Conversation, tools: bool, *, prompted: bool = False) -> str | RenderError:
+        """Return a prompt, with a generation prompt where `prompted`, or what the template raised."""
+        key = (conversation, tools, prompted)
+        if key not in self._known:
+            request = self.request(conversation, tools)
+            try:
+                self._known[key] = self.template.render_request(
+                    request, add_generation_prompt=prompted, profile=self.profile
+                )
+            except RenderError as error:
+                self._known[key] = error
+        return self._known[key]
+
+    def line_at(
+        self, conversation: Conversation, tools: bool, offset: int, *, prompted: bool = False
+    ) -> int | None:
+        """Return the template line that wrote a character of a prompt."""
+        chunk = self.template.chunk_at(
+            self.request(conversation, tools), offset, add_generation_prompt=prompted, profile=self.profile
+        )
+        return chunk.line
+
+
+def examine_placements(
+    template: ChatTemplate, *, kwargs: Mapping[str, Any] | None = None, now: datetime | None = None
+) -> tuple[PlacementReport, ...]:
+    """Say what a template does with system turns at every placement.
+
+    The plain matrix comes first, then further shapes; then what each switch of the template changes in the plain
+    matrix, and what changes where messages are passed on as given (profile `raw`).
+
+    Raises:
+        RenderError: the template is not valid Jinja.
+    """
+    prompts = Prompts(template, kwargs or {}, now)
+    reports = [examine(prompts, case) for case in PLAIN + FURTHER]
+    usual = dict(zip(PLAIN, reports, strict=False))
+    for variant, extra in _variants(prompts):
+        for case, plain in usual.items():
+            report = examine(variant, case)
+            if report.verdict != plain.verdict:
+                reports.append(dataclasses.replace(report, kwargs=extra, profile=variant.profile))
+    return tuple(reports)
+
+
+def examine(prompts: Prompts, case: Case) -> PlacementReport:
+    """Say what a template does with the system turns of one case."""
+    before = prompts.prompt(case.history, case.tools)
+    if isinstance(before, RenderError):
+        why = f"the template does not render the conversation before it: {before}"
+        return _report(case, "not-evaluated", error=why, line=before.line)
+    predecessor = TEXTS[case.predecessor]
+    if not occurrences(before, predecessor):
+        return _report(case, "not-evaluated", error=f"the template does not write the {case.preceding} turn before it")
+    prompt = prompts.prompt(case.conversation, case.tools, prompted=case.prompted)
+    if isinstance(prompt, RenderError):
+        moves = _successor_moves(prompts, case, before)
+        return _report(case, "raises", successor_moves=moves, error=str(prompt), line=prompt.line)
+    successor = TEXTS[case.successor] if case.successor else None
+    found = judge(before, prompt, [TEXTS[name] for name in case.run], predecessor, successor)
+    if found.offset is None:
+        line = untaken_line(_tree(prompts, case), case.role)
+    else:
+        offset = min(found.offset, len(prompt) - 1)
+        line = prompts.line_at(case.conversation, case.tools, offset, prompted=case.prompted)
+    moves = None if found.verdict == "in-place" else _successor_moves(prompts, case, before)
+    return _report(case, found.verdict, successor_moves=moves, line=line)
+
+
+def _successor_moves(prompts: Prompts, case: Case, before: str) -> bool | None:
+    if case.successor is None:
+        return None
+    prompt = prompts.prompt(case.without_run, case.tools)
+    return None if isinstance(prompt, RenderError) else not prompt.startswith(before.rstrip())
+
+
+def _tree(prompts: Prompts, case: Case) -> Any:
+    return prompts.template.choose(TOOLS if case.tools else None).tree
+
+
+def _report(case: Case, verdict: Verdict, **rest: Any) -> PlacementReport:
+    return PlacementReport(
+        case.preceding, case.placement, case.leading, case.role, case.tools, case.shape, {}, verdict, **rest
+    )
+
+
+def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
+    """Yield the kwargs, and the other profile, that change the prompt of a representative placement."""
+    case = _representative(prompts)
+    if case is None:
+        return
+    usual = _outcome(prompts, case)
+    raw = Prompts(prompts.template, prompts.kwargs, prompts.now, "raw")
+    if _outcome(raw, case) != usual:
+        yield raw, {}
+    for name, values in toggles(prompts.template.choose(TOOLS if case.tools else None)).items():
+        for value in values:
+            if name in prompts.kwargs:
+                continue
+            kwargs = {**prompts.kwargs, name: value}
+            variant = Prompts(prompts.template, kwargs, prompts.now)
+            outcome = _outcome(variant, case)
+            if outcome is not None and outcome != usual:
+                yield variant, {name: value}
+
+
+def _representative(prompts: Prompts) -> Case | None:
+    """Return the first of some cases whose history the template renders."""
+    cases = (REPRESENTATIVE, *(Case("user", "tail", leading, "system", False) for leading in (True, False)))
+    return next((case for case in cases if _outcome(prompts, case) is not None), None)
+
+
+def _outcome(prompts: Prompts, case: Case) -> tuple[str, str] | None:
+    """Return the prompts before and with the run as texts; None where the one before does not render."""
+    before = prompts.prompt(case.history, case.tools)
+    after = prompts.prompt(case.conversation, case.tools, prompted=case.prompted)
+    return None if isinstance(before, RenderError) else (before, str(after))

