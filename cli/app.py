@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..probes.errors import TplauditError
-from . import explain, probe, render, replay, rules
+from . import explain, probe, render, replay, rules, thinking
 
 app = typer.Typer(
     name="tplaudit",
@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("probe")(probe.command)
+app.command("thinking")(thinking.command)
 app.command("replay")(replay.command)
 app.command("render")(render.command)
 app.command("rules")(rules.command)

@@ -9,7 +9,7 @@ A generated part stands between two comments, of which the first says what it is
     <!-- options: COMMAND -->  the arguments and options of `tplaudit COMMAND`
     <!-- policies -->          the policies
     <!-- rewrites: TEMPLATE TRANSCRIPT TURN -->
-                               what each policy makes of a request, before a bundled template
+                               what oMLX and its parts make of a request, before a bundled template
     <!-- end -->
 
 tests/test_docs.py compares every part with what this script makes of it.
@@ -34,6 +34,8 @@ from typer.models import ArgumentInfo
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "docs" / "schema"
+#: The policies that a `rewrites` part compares: oMLX beside one that passes messages on, and oMLX's parts.
+REWRITERS = ("as-is", "omlx", "omlx-strict", "hoist", "hoist+merge", "note", "note+merge")
 PART = re.compile(
     r"<!-- (?P<kind>run|options|policies|rewrites)(?:: (?P<argument>.+?))? -->\n(?P<body>.*?)<!-- end -->\n",
     re.DOTALL,
@@ -147,14 +149,14 @@ def policy_rows() -> Iterator[str]:
 def rewrites(template: str, transcript: str, turn: int) -> list[str]:
     """Return each different outcome: the policies that have it, the messages, and what was done to them."""
     from tplaudit import fixtures
-    from tplaudit.probes.policies import names, parse_policy
+    from tplaudit.probes.policies import parse_policy
     from tplaudit.probes.template_files import load_template
     from tplaudit.probes.transcripts import open_transcript
 
     loaded = load_template(fixtures.template(template))
     request = list(open_transcript(ROOT / transcript))[turn - 1]
     policies: dict[str, list[str]] = {}
-    for name in names():
+    for name in REWRITERS:
         prepared = parse_policy(name).prepare(request, loaded)
         lines = [f"    {message.role:<10} {_said(message.data)}\n" for message in prepared.request.messages]
         lines += [

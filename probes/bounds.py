@@ -1,7 +1,7 @@
 """What makes it safe to render a template inside this process: no single step of it can run away.
 
-Python can stop a loop, but not a step written in C: `9**9**9`, the building of a 10 GB string, the comparison of
-two lists that hold each other's parts a million times over. So two things are done while a template runs here:
+Python can stop a loop, but not a step written in C: `9**9**9`, the building of a 10 GB string, the comparison
+of two lists that hold the same thing a million times over. So two things are done while a template runs here:
 - a timer looks at the clock and at the memory of the process between any two steps (`run`);
 - each step whose result may be much larger than its operands, or that may take much longer than reading them,
   asks here first (the other functions; jinja.py calls them).
@@ -37,7 +37,7 @@ MOST_MEMORY = 256_000_000
 TICK = 0.02
 
 _ITEM = 32
-_CONTAINERS = (list, tuple, dict, type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, type({}.keys()), type({}.values()), type({}.items()))
 
 Result = TypeVar("Result")
 
@@ -125,7 +125,8 @@ def refuse() -> None:
 def charge(value: Any, times: int = 1) -> None:
     """Count a list or dict that a step built, with all that it holds, however often it holds it.
 
-    So no value is larger than MOST_BUILT or the conversation, and comparing, sorting or hashing one is bounded.
+    So no value holds more than MOST_BUILT and the conversation, and comparing, sorting or hashing one is
+    bounded.
     """
     meter = _meter.get()
     if meter is not None and isinstance(value, _CONTAINERS):
@@ -181,7 +182,9 @@ def check_join(values: list[Any], separator: Any) -> None:
     """Refuse a join whose result may be too long."""
     if _meter.get() is not None:
         check_text(separator)
-        characters = sum(len(value) if isinstance(value, str) else size(value, LARGEST_TEXT) for value in values)
+        characters = sum(
+            len(value) if isinstance(value, str) else size(value, LARGEST_TEXT) for value in values
+        )
         check_length(characters + len(values) * len(str(separator)))
 
 

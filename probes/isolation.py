@@ -81,7 +81,7 @@ class RenderChild:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 encoding="utf-8",
-                start_new_session=True,  # a Ctrl-C on the terminal is for this process, which closes the child
+                start_new_session=True,  # Ctrl-C reaches this process alone, which then closes the child
             )
         assert self._process.stdin is not None and self._process.stdout is not None
         return self._process.stdin, self._process.stdout

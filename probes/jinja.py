@@ -1,7 +1,7 @@
 """The Jinja environment that chat templates run in, set up as transformers sets it up.
 
-Source: `transformers/utils/chat_template_utils.py` of huggingface/transformers 5.24; tests/probes hold this module
-to it. See docs/rendering.md for what a template may do and how it is kept within bounds.
+Source: `transformers/utils/chat_template_utils.py` of huggingface/transformers 5.24, against which it is tested.
+See docs/rendering.md for what a template may do and how it is kept within bounds.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ clock: ContextVar[datetime | None] = ContextVar("clock", default=None)
 
 #: Filters that cost about as much as reading what they are given.
 PLAIN_FILTERS = frozenset(
-    """count d default dictsort first float int items last length list map max min reject rejectattr reverse select
-    selectattr sort unique""".split()
+    """count d default dictsort first float int items last length list map max min reject rejectattr reverse
+    select selectattr sort unique""".split()
 )
 #: The same, of those that write their operand as a text.
 TEXT_FILTERS = frozenset("capitalize e escape forceescape lower safe string title upper".split())
@@ -42,9 +42,9 @@ CHECKED_FILTERS = frozenset({"join", "replace", "tojson", "trim"})
 COSTLY_TESTS = frozenset({"divisibleby"})
 #: Methods of texts, lists and dicts that templates may call inside this process.
 METHODS = frozenset(
-    """capitalize copy count endswith find get index isalnum isalpha isdigit islower isnumeric isspace isupper items
-    join keys lower lstrip partition removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split
-    splitlines startswith strip title upper values""".split()
+    """capitalize copy count endswith find get index isalnum isalpha isdigit islower isnumeric isspace isupper
+    items join keys lower lstrip partition removeprefix removesuffix replace rfind rindex rpartition rsplit
+    rstrip split splitlines startswith strip title upper values""".split()
 )
 #: Methods that the sandbox refuses to call, whatever they are given.
 MUTATORS = frozenset("append clear extend insert pop popitem remove setdefault update".split())
@@ -68,7 +68,9 @@ class GenerationTag(jinja2.ext.Extension):
         """Parse the block up to its end tag."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("_write"), [], [], body).set_lineno(line)
+        block = nodes.CallBlock(self.call_method("_write"), [], [], body)
+        block.set_lineno(line)
+        return block
 
     def _write(self, caller: Callable[[], str]) -> str:
         return caller()
@@ -78,6 +80,7 @@ class TemplateDict:
     """The `dict` of a chat template: it can be called and offers `fromkeys`, nothing else."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        """Return `dict(*args, **kwargs)`."""
         return dict(*args, **kwargs)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:
@@ -168,7 +171,7 @@ def _filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _costly_test(function: Callable[..., Any]) -> Callable[..., Any]:
+def _costly(function: Any) -> Any:
     @functools.wraps(function)
     def wrapped(*args: Any) -> Any:
         bounds.refuse()
@@ -178,11 +181,10 @@ def _costly_test(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TemplateCode(CodeGenerator):
-    """Jinja's code generator, with two additions.
+    """Jinja's code generator, with two additions; the code is otherwise the same.
 
-    It marks the template line of constant output, where Jinja writes no mark, so that a chunk's line would be that
-    of an earlier node. And it passes the lists, tuples and dicts that a template writes through `built`. The code
-    is otherwise Jinja's.
+    It marks the template line of constant output, where Jinja writes no mark, so that a chunk's line would be
+    that of an earlier node. And it passes the lists, tuples and dicts that a template writes through `built`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -218,13 +220,11 @@ class TemplateCode(CodeGenerator):
             super().visit_Tuple(node, frame)
 
     def _write_built(self, write: Callable[[Any, Frame], None], node: nodes.Expr, frame: Frame) -> None:
-        constant = all(isinstance(item, nodes.Const | nodes.Pair) for item in node.iter_child_nodes()) and all(
-            isinstance(pair.value, nodes.Const) for pair in node.find_all(nodes.Pair)
-        )
-        if not constant:
+        if all(isinstance(leaf, nodes.Const | nodes.Pair) for leaf in node.find_all(nodes.Expr)):
+            write(node, frame)
+        else:
             self.write("built(")
-        write(node, frame)
-        if not constant:
+            write(node, frame)
             self.write(")")
 
 
@@ -343,7 +343,7 @@ def environment() -> TemplateEnvironment:
     env.filters = {name: _filter(name, function) for name, function in env.filters.items()}
     env.filters.update(join=_join, replace=_replace, tojson=tojson, trim=_trim)
     for name in COSTLY_TESTS:
-        env.tests[name] = _costly_test(env.tests[name])
+        env.tests[name] = _costly(env.tests[name])
     env.globals.update(
         raise_exception=raise_exception,
         strftime_now=strftime_now,

@@ -1,8 +1,8 @@
 """The merge of chat-template kwargs as oMLX does it, step by step, and what its retry drops.
 
 From lowest to highest: the model settings' `chat_template_kwargs`; its `enable_thinking` and
-`preserve_thinking`; the request's kwargs, into which `reasoning_effort` goes where they do not set it, without
-the forced keys; a thinking budget, and the detected default, where their key is still absent. Source:
+`preserve_thinking`; the request's kwargs, into which `reasoning_effort` goes where they do not set it, but
+for the forced keys; a thinking budget, and the detected default, where their key is still absent. Source:
 `omlx/model_settings.py` and `omlx/api/utils.py` (docs/kwargs.md; docs/servers.md, section 1.12).
 """
 
@@ -237,7 +237,7 @@ def _culprits(template: ChatTemplate, request: Request) -> tuple[tuple[str, ...]
 
 
 def retried(request: Request, engine: Engine) -> Request:
-    """Return the request that the server renders after a TypeError: without kwargs, and for text without tools."""
+    """Return what the server renders after a TypeError: no kwargs, and in its text engine no tools."""
     bare = request.replace(kwargs={})
     return bare.replace(tools=None) if engine == "text" else bare.replace(partial=False)
 

@@ -89,7 +89,9 @@ class Prompts:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     now: datetime | None = None
     profile: Profile = "transformers"
-    _known: dict[tuple[Conversation, bool, bool], str | RenderError] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[Conversation, bool, bool], tuple[str | RenderError, int | None]] = field(
+        default_factory=dict, repr=False
+    )
 
     def request(self, conversation: Conversation, tools: bool) -> Request:
         """Return a conversation as a client would send it."""
@@ -98,15 +100,25 @@ class Prompts:
 
     def prompt(self, conversation: Conversation, tools: bool, *, prompted: bool = False) -> str | RenderError:
         """Return a prompt, with a generation prompt where `prompted`, or what the template raised."""
+        return self._rendered(conversation, tools, prompted, None)[0]
+
+    def with_run(self, case: Case) -> tuple[str | RenderError, int | None]:
+        """Return the prompt with the run, or what the template raised, and the line that wrote or raised it."""
+        return self._rendered(case.conversation, case.tools, case.prompted, TEXTS[case.run[0]])
+
+    def _rendered(
+        self, conversation: Conversation, tools: bool, prompted: bool, text: str | None
+    ) -> tuple[str | RenderError, int | None]:
         key = (conversation, tools, prompted)
         if key not in self._known:
             request = self.request(conversation, tools)
+            render = self.template.render_and_locate
             try:
-                self._known[key] = self.template.render_request(
-                    request, add_generation_prompt=prompted, profile=self.profile
+                self._known[key] = render(
+                    request, text, add_generation_prompt=prompted, profile=self.profile
                 )
             except RenderError as error:
-                self._known[key] = error
+                self._known[key] = (error, error.line)
         return self._known[key]
 
     def line_at(
@@ -150,15 +162,15 @@ def examine(prompts: Prompts, case: Case) -> PlacementReport:
     predecessor = TEXTS[case.predecessor]
     if not occurrences(before, predecessor):
         return _report(case, "not-evaluated", error=f"the template does not write the {case.preceding} turn before it")
-    prompt = prompts.prompt(case.conversation, case.tools, prompted=case.prompted)
+    prompt, line = prompts.with_run(case)
     if isinstance(prompt, RenderError):
         moves = _successor_moves(prompts, case, before)
-        return _report(case, "raises", successor_moves=moves, error=str(prompt), line=prompt.line)
+        return _report(case, "raises", successor_moves=moves, error=str(prompt), line=line)
     successor = TEXTS[case.successor] if case.successor else None
     found = judge(before, prompt, [TEXTS[name] for name in case.run], predecessor, successor)
     if found.offset is None:
         line = untaken_line(_tree(prompts, case), case.role)
-    else:
+    elif found.verdict != "in-place" or line is None:
         offset = min(found.offset, len(prompt) - 1)
         line = prompts.line_at(case.conversation, case.tools, offset, prompted=case.prompted)
     moves = None if found.verdict == "in-place" else _successor_moves(prompts, case, before)
@@ -211,5 +223,5 @@ def _representative(prompts: Prompts) -> Case | None:
 def _outcome(prompts: Prompts, case: Case) -> tuple[str, str] | None:
     """Return the prompts before and with the run as texts; None where the one before does not render."""
     before = prompts.prompt(case.history, case.tools)
-    after = prompts.prompt(case.conversation, case.tools, prompted=case.prompted)
+    after, _ = prompts.with_run(case)
     return None if isinstance(before, RenderError) else (before, str(after))

@@ -148,7 +148,8 @@ class HistoryProbe:
             kept_answer,
             kept_call,
             closed.has(SECOND),
-            "; ".join(f"{' and '.join(whats)}: {problem}" for problem, whats in problems.items()) or None,
+            "; ".join(_sentence(problem, whats, len(outcomes)) for problem, whats in problems.items())
+            or None,
             tuple(outcome.prompt for outcome in outcomes.values()),
         )
 
@@ -211,6 +212,10 @@ class _Outcome:
         if self.prompt is None or self.problem:
             return None
         return all(marker in self.prompt for marker in markers)
+
+
+def _sentence(problem: str, where: Sequence[str], of: int) -> str:
+    return f"{'every conversation' if len(where) == of else ' and '.join(where)}: {problem}"
 
 
 def answer(form: Form, reasoning: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The child process that renders templates that may not be bounded: `python -m tplaudit.probes.render_worker`.
+"""The child process for templates that may not be bounded: `python -m tplaudit.probes.render_worker`.
 
-Reads one JSON job a line from stdin and answers with one JSON line. A job that exceeds its time ends the process:
-the alarm's default action works even in the middle of one long C call, where no Python code runs.
+Reads one JSON job a line from stdin and answers with one JSON line. A job that exceeds its time ends the
+process: the alarm's default action works even in the middle of one long C call, where no Python code runs.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Job:
         tools: the tool list or None.
         variables: special tokens and, over them, the request's chat-template kwargs.
         add_generation_prompt: whether the prompt ends with the opening of an assistant turn.
-        continue_final_message: whether the prompt is cut where the last message's content ends; or the name of
-            another of its fields.
+        continue_final_message: whether the prompt is cut where the last message's content ends, or the field
+            of this name.
         now: the clock that `strftime_now` shows; None for the local time.
         profile: `transformers`, or `raw` for the environment alone with the messages as given.
     """
@@ -121,6 +121,25 @@ def render(template: Template, job: Job, most: int) -> str:
     Raises:
         RenderError: with the kind, text and template line of whatever the template raised.
     """
+    return render_and_locate(template, job, most, None)[0]
+
+
+def render_and_locate(template: Template, job: Job, most: int, text: str | None) -> tuple[str, int | None]:
+    """Render a conversation, and find the line that first writes a text, at no more than the cost of the render.
+
+    Args:
+        template: the compiled template.
+        job: the conversation.
+        most: longest output, in characters.
+        text: what to look for within single chunks.
+
+    Returns:
+        The prompt, and the line of the template source; None where no single chunk holds the text.
+
+    Raises:
+        RenderError: as `render`.
+    """
+    line = None
     with _running(template, job) as (chunks, _):
         parts: list[str] = []
         size = 0
@@ -129,15 +148,17 @@ def render(template: Template, job: Job, most: int) -> str:
             size += len(chunk)
             if size > most:
                 raise RenderLimit(f"the template wrote more than {most:,} characters")
-        text = "".join(parts)
-        return _cut_at_continuation(text, job) if job.continue_final_message else text
+            if text is not None and text in chunk:
+                line, text = _line(template, chunks), None
+        prompt = "".join(parts)
+        return _cut_at_continuation(prompt, job) if job.continue_final_message else prompt, line
 
 
 def chunk_at(template: Template, job: Job, offset: int) -> Chunk:
     """Find the chunk that covers a character of what `render` returns, and what the template held then.
 
-    Costs at most one more render. Records nothing before the chunk: reading line numbers and local variables at
-    every chunk would double or treble the time.
+    Costs at most one more render. Records nothing before the chunk: reading line numbers and local variables
+    at every chunk would double or treble the time.
 
     Args:
         template: the compiled template.
@@ -159,7 +180,7 @@ def chunk_at(template: Template, job: Job, offset: int) -> Chunk:
                     end,
                     tuple(key for key in bound if key >= 0),
                     any(key < 0 for key in bound),
-                    template.get_corresponding_lineno(frame.f_lineno) if frame else None,
+                    _line(template, chunks),
                 )
             start = end
     raise IndexError(f"the prompt has no character {offset}")
@@ -169,7 +190,7 @@ def chunk_at(template: Template, job: Job, offset: int) -> Chunk:
 def _running(template: Template, job: Job) -> Iterator[tuple[Iterator[str], dict[int, int]]]:
     """Start a template's generator with the clock pinned; turn whatever it raises into a RenderError.
 
-    Yields the generator, and for each message and tool object that the template sees its index (`_variables`).
+    Yields the generator, and the indices of the message and tool objects that the template sees (`_variables`).
     """
     token = clock.set(job.now)
     try:
@@ -232,7 +253,7 @@ def _continued_field(job: Job) -> str:
 
 
 def _mark_continuation(message: dict[str, Any], field: str) -> None:
-    """Mark the end of a message's field; of reasoning under all its names, since a template reads one of them."""
+    """Mark the end of a message's field; reasoning under all its names, since a template reads one of them."""
     value = message.get(field)
     if isinstance(value, list):
         part = _last_text_part(value)
@@ -264,6 +285,12 @@ def _cut_at_continuation(text: str, job: Job) -> str:
     if mark < 0 or last.strip() not in text:
         raise RenderError("ValueError", "the text of the message to be continued is not in the prompt")
     return text[:mark] if text.startswith(_CONTINUE, mark) else text[:mark].rstrip()
+
+
+def _line(template: Template, generator: Any) -> int | None:
+    """Return the template line at which the generator stands."""
+    frame = _innermost_frame(generator)
+    return template.get_corresponding_lineno(frame.f_lineno) if frame else None
 
 
 def _innermost_frame(generator: Any) -> FrameType | None:

@@ -27,6 +27,7 @@ from .rendering import (
     compile_template,
     parse_template,
     render,
+    render_and_locate,
 )
 from .well_behaved import well_behaved
 
@@ -182,6 +183,35 @@ class ChatTemplate:
         )
         return self._render(name, job)
 
+    def render_and_locate(
+        self,
+        request: Request,
+        text: str | None,
+        *,
+        add_generation_prompt: bool = True,
+        profile: Profile | None = None,
+    ) -> tuple[str, int | None]:
+        """Render a request as `render_request`, and find the line that first writes a text.
+
+        Costs no second render, as `chunk_at` would. The line is None where no single chunk holds the text, and
+        where there is none to look for.
+
+        Raises:
+            RenderError: see `render`.
+        """
+        name, job = self._request_job(request, add_generation_prompt, profile)
+        source = self.sources[name]
+
+        def in_child(limits: Limits) -> tuple[str, int | None]:
+            from .isolation import child
+
+            prompt = child.render(source.text, job, limits)
+            offset = -1 if text is None else prompt.find(text)
+            return prompt, None if offset < 0 else child.chunk_at(source.text, job, offset, limits).line
+
+        most = self.limits.characters
+        return self._bounded(name, lambda: render_and_locate(source.compiled, job, most, text), in_child)
+
     def chunk_at(
         self,
         request: Request,
@@ -247,7 +277,9 @@ class ChatTemplate:
             field = continued if isinstance(continued, str) else "content"
             names = REASONING_KEYS if field in REASONING_KEYS else (field,)
             if not any(key in self.sources[name].text for key in names):
-                raise RenderError("ValueError", f"the template does not read {field!r}, which is to be continued")
+                raise RenderError(
+                    "ValueError", f"the template does not read {field!r}, which is to be continued"
+                )
         return name, Job(
             messages=messages,
             tools=None if tools is None else list(tools),
@@ -269,9 +301,7 @@ class ChatTemplate:
 
         return self._bounded(name, lambda: render(source.compiled, job, self.limits.characters), in_child)
 
-    def _bounded(
-        self, name: str, here: Callable[[], Result], in_child: Callable[[Limits], Result]
-    ) -> Result:
+    def _bounded(self, name: str, here: Callable[[], Result], in_child: Callable[[Limits], Result]) -> Result:
         """Run a template in this process while its steps are bounded, else in the child."""
         if name in self._stopped:
             raise self._stopped[name]

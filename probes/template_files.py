@@ -62,7 +62,9 @@ def load_template(
             where=str(name),
             fix="give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file",
         )
-    return ChatTemplate(texts, source=str(name), special_tokens=tokens | dict(special_tokens or {}), **options)
+    return ChatTemplate(
+        texts, source=str(name), special_tokens=tokens | dict(special_tokens or {}), **options
+    )
 
 
 def _from_directory(path: Path) -> tuple[dict[str, str], dict[str, str]]:
@@ -125,7 +127,9 @@ def read_text(path: Path) -> str:
             raise InputError("too large to be a template or configuration", where=str(path))
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InputError("not UTF-8 text", where=str(path), fix="give a template or a model directory") from None
+        raise InputError(
+            "not UTF-8 text", where=str(path), fix="give a template or a model directory"
+        ) from None
     except OSError as error:
         raise InputError(
             (error.strerror or "cannot be read").lower(), where=str(path), fix="check the path"

@@ -1,4 +1,4 @@
-"""The document of `tplaudit thinking`: the report on reasoning, its findings, and a merge of kwargs where asked.
+"""The document of `tplaudit thinking`: the report on reasoning, its findings, and a merge of kwargs.
 
 Its JSON form is `tplaudit.thinking/1`; docs/thinking.md and docs/kwargs.md explain it.
 """

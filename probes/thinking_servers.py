@@ -71,7 +71,7 @@ def model_type(template: ChatTemplate) -> str | None:
 def model_name(template: ChatTemplate) -> str:
     """Return the name of the model's directory, as far as the template's source tells it."""
     path = Path(template.source)
-    return path.name if path.is_dir() or not path.suffix else path.parent.name
+    return path.parent.name if path.name in ("chat_template.jinja", "tokenizer_config.json") else path.name
 
 
 def native_reasoning(detected: bool | None, model_type: str | None, model_name: str) -> bool:

@@ -1,8 +1,8 @@
 """A static check: does a template use only what can be bounded inside this process?
 
-Most templates do; the rest is rendered in a child (isolation.py) from the start. The answer rests on names alone, so
-that a template may deceive it by giving something else a known name: bounds.py looks at the values themselves while
-the template runs, and has the last word. No says nothing bad about a template, it is only slower.
+Most templates do; the rest is rendered in a child (isolation.py) from the start. The answer rests on names, so
+that a template may deceive it by giving something else a known name: bounds.py looks at the values themselves
+while the template runs, and has the last word. No says nothing bad about a template, it is only slower.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ def well_behaved(tree: nodes.Template) -> bool:
     Args:
         tree: the template's syntax tree, as `Environment.parse` returns it.
     """
-    for count, node in enumerate(_walk(tree)):
-        if count > _MAX_NODES or not _bounded(node):
-            return False
-    return True
+    return all(count <= _MAX_NODES and _bounded(node) for count, node in enumerate(_walk(tree)))
 
 
 def _walk(node: nodes.Node) -> Iterator[nodes.Node]:

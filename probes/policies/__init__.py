@@ -11,13 +11,17 @@ from . import (
     flyto_mlx,
     fusion_mlx,
     hoist,
+    llama_cpp,
     lm_studio,
     mlx_lm,
     mlx_vlm,
     mtplx,
     note,
+    ollama,
     omlx,
     rapid_mlx,
+    sglang,
+    vllm,
     vllm_mlx,
 )
 from .base import Action, ActionKind, Policy, PolicyKind, Prepared
@@ -38,6 +42,10 @@ POLICIES: dict[str, PolicyKind] = {
         mlx_vlm.KINDS,
         mtplx.KINDS,
         mlx_lm.KINDS,
+        llama_cpp.KINDS,
+        vllm.KINDS,
+        sglang.KINDS,
+        ollama.KINDS,
         lm_studio.KINDS,
     )
     for kind in kinds

@@ -61,6 +61,7 @@ class Retry:
         kind: only after an error of this class name; None for any.
         text: only after an error whose message contains this.
         retries: what the server tries next where this attempt raises, in order.
+        final: whether an error of this attempt is what the server answers; else the first attempt's is.
     """
 
     request: Request
@@ -68,6 +69,7 @@ class Retry:
     kind: str | None = None
     text: str = ""
     retries: tuple[Retry, ...] = ()
+    final: bool = False
 
     def follows(self, error: RenderError) -> bool:
         """Tell whether the server makes this attempt after `error`."""
@@ -163,7 +165,7 @@ def render_prepared(prepared: Prepared, template: ChatTemplate) -> tuple[str, Pr
         The prompt, and what was prepared for the attempt that gave it.
 
     Raises:
-        RenderError: the first attempt's error, where no retry renders; or what the server answers instead.
+        RenderError: where no retry renders, the error that the server answers; or what it answers instead.
     """
     if prepared.error is not None:
         raise prepared.error
@@ -179,5 +181,6 @@ def render_prepared(prepared: Prepared, template: ChatTemplate) -> tuple[str, Pr
                 try:
                     return render_prepared(again, template)
                 except RenderError:
-                    continue
+                    if retry.final:
+                        raise
         raise

@@ -26,12 +26,12 @@ from ..conversation import Message, Request
 from ..errors import RenderError
 from .anthropic_route import AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from .part_texts import as_system, part_text, part_texts
+from .part_texts import as_system, part_text
 from .reasoning import template_text
 from .responses_route import ResponsesRules
 from .routes import BlockJoins, as_chat, body_effort, with_kwargs
 from .system_turns import has_role, indices, keep
-from .texts import flat_text, join, rebuilt
+from .texts import Text, content_text, flat_text, join, rebuilt
 from .tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 CHANNEL = "<|channel|>"
 BETWEEN = "\n"
+MEDIA_MARKER = "<__media__>"
+_MEDIA = ("image_url", "input_audio", "input_video")
 _MARKER = "zqllamazq"
 _QUOTED_KEY = re.compile(r"""['"]text['"]\s*:""")
 _CALL_ID = "llamacall"
@@ -69,8 +71,8 @@ class Capabilities:
 
     Attributes:
         system_role: the text of a first system turn comes out.
-        text_content: a content that is a text renders.
-        typed_content: a content that is a list of parts comes out as its text.
+        text_content: a content that is a text comes out.
+        typed_content: only a content that is a list of parts comes out.
         object_arguments: arguments of a tool call that are a dict come out.
     """
 
@@ -82,36 +84,38 @@ class Capabilities:
 
 def capabilities(template: ChatTemplate) -> Capabilities:
     """Find out what a template takes by rendering four short conversations."""
-    user = {"role": "user", "content": "u"}
     parts = [{"type": "text", "text": _MARKER}]
-    call = {"name": "look_up", "arguments": {"key": _MARKER}}
-    loop = [
-        user,
-        {"role": "assistant", "content": "", "tool_calls": [_tool_call(call)]},
-        {"role": "tool", "tool_call_id": _CALL_ID, "content": "r"},
-        {"role": "assistant", "content": "a"},
-        user,
-    ]
+    text = _MARKER in _rendered(template, [{"role": "user", "content": _MARKER}])
     typed = _rendered(template, [{"role": "user", "content": parts}])
+
+    def turn(role: str, words: str, **keys: Any) -> dict[str, Any]:
+        return {"role": role, "content": words if text else [{"type": "text", "text": words}], **keys}
+
+    call = {"name": "look_up", "arguments": {"key": _MARKER}}
+    calls = [{"id": _CALL_ID, "type": "function", "function": call}]
+    loop = [
+        turn("user", "u"),
+        turn("assistant", "", tool_calls=calls),
+        turn("tool", "r", tool_call_id=_CALL_ID),
+        turn("assistant", "a"),
+        turn("user", "u"),
+    ]
     return Capabilities(
-        system_role=_MARKER in (_rendered(template, [{"role": "system", "content": _MARKER}, user]) or ""),
-        text_content=_rendered(template, [{"role": "user", "content": _MARKER}]) is not None,
-        typed_content=typed is not None and _MARKER in typed and not _QUOTED_KEY.search(typed),
-        object_arguments=_MARKER in (_rendered(template, loop, (_TOOL,)) or ""),
+        system_role=_MARKER in _rendered(template, [turn("system", _MARKER), turn("user", "u")]),
+        text_content=text,
+        typed_content=not text and _MARKER in typed and not _QUOTED_KEY.search(typed),
+        object_arguments=_MARKER in _rendered(template, loop, (_TOOL,)),
     )
-
-
-def _tool_call(function: Mapping[str, Any]) -> dict[str, Any]:
-    return {"id": _CALL_ID, "type": "function", "function": function}
 
 
 def _rendered(
     template: ChatTemplate, messages: list[dict[str, Any]], tools: tuple[Mapping[str, Any], ...] | None = None
-) -> str | None:
+) -> str:
+    """Return the prompt, or an empty text where the template raises."""
     try:
         return template.render(messages, tools=tools)
     except RenderError:
-        return None
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +200,27 @@ def _fitted(message: Message, can: Capabilities) -> Message:
     if content is None:
         return message.replace(content="")
     if isinstance(content, list) and can.text_content and not can.typed_content:
-        if any(part_text(part) is None for part in content):
-            return message
-        texts = part_texts(message)
-        while len(texts) > 1 and not texts[0]:
-            del texts[0]
-        text = join(texts, BETWEEN) if texts else flat_text(message)
+        text = _flattened(message, content)
         return rebuilt(message, text.text, text.pieces())
     if isinstance(content, str) and can.typed_content and not can.text_content:
         pieces = tuple(dataclasses.replace(piece, part=0) for piece in message.pieces)
         return message.replace(content=[{"type": "text", "text": content}], pieces=pieces)
     return message
+
+
+def _flattened(message: Message, parts: list[Any]) -> Text:
+    """Return a list of parts as one text: lines of text, and the server's marker for each image or sound."""
+    texts: list[Text] = []
+    after_marker = False
+    for number, part in enumerate(parts):
+        text = part_text(part)
+        if text is None and not (isinstance(part, dict) and part.get("type") in _MEDIA):
+            continue
+        piece = content_text(message, number, MEDIA_MARKER if text is None else text)
+        new_line = text is not None and not after_marker and any(texts)
+        texts.append(piece.wrapped(BETWEEN, "") if new_line else piece)
+        after_marker = text is None
+    return join(texts, "") if texts else content_text(message, None, "")
 
 
 def _without_system_role(start: Rewrite) -> tuple[Rewrite, RenderError | None]:
@@ -246,7 +260,7 @@ KINDS = (
         date="2026-09-03",
         evidence="read",
         cache="llama.cpp",
-        drift="The rules change nothing earlier, except that the date variables change at midnight; the rest is "
-        "what the template makes of later system turns.",
+        drift="The rules change nothing earlier, except that the date variables change at midnight; the rest "
+        "is what the template makes of later system turns.",
     ),
 )

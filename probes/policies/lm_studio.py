@@ -1,8 +1,8 @@
 """LM Studio: messages reach the template as they are, so that a strict one raises.
 
-No source is published. Issue threads tell that a developer message of `/v1/responses` becomes a system message
-where it stands, and that the template's complaint about it is answered with HTTP 500; the same is reported for
-Claude Code. The workaround is to edit the template (docs/servers.md, section 13;
+No source is published. Issue threads tell that a developer message of `/v1/responses` becomes a system
+message where it stands, and that the template's complaint about it is answered with HTTP 500; the same is
+reported for Claude Code. The workaround is to edit the template (docs/servers.md, section 13;
 lmstudio-ai/lmstudio-bug-tracker#2298, #2204).
 """
 
@@ -16,8 +16,9 @@ from ..conversation import Request
 from .anthropic_route import AnthropicRules
 from .base import Policy, PolicyKind, Prepared, Rewrite
 from .part_texts import as_system
+from .preparation import ROUTE_OPTION, rewritten
 from .responses_route import ResponsesRules
-from .routes import ROUTE_OPTION, after_steps, in_chat_form, route_of
+from .routes import BlockJoins, as_chat, route_of
 from .system_turns import keep
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ANTHROPIC = AnthropicRules(reasoning="field", images=True, dropped_system=())
 RESPONSES = ResponsesRules(images=True)
+JOINS = BlockJoins("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,12 @@ class LmStudio:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request in chat form, its system turns where they stand."""
-        route = route_of(request, self.route)
-        start = Prepared(request) if route == "none" else in_chat_form(request, ANTHROPIC, RESPONSES)
+        route = route_of(self.route, request)
+        start = Prepared(request) if route == "none" else as_chat(request, ANTHROPIC, RESPONSES, JOINS)
         rewrite = Rewrite(start.request.messages)
         if route == "responses":
             rewrite = rewrite.then(as_system)
-        return after_steps(start, rewrite.then(lambda given: keep(given, "passed on where it stands")))
+        return rewritten(start, rewrite.then(lambda given: keep(given, "passed on where it stands")))
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:

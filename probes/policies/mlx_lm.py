@@ -1,10 +1,10 @@
 """mlx-lm's server: messages reach the template as they are, but for their form.
 
-System turns are neither moved nor joined. A content list must be of text parts, which are joined by nothing; a
-missing content is an empty text; tool-call arguments that are text are parsed. What does not fit, and whatever
-the template raises, becomes HTTP 404. There is only chat completions: a request of another dialect is rendered as
-a proxy before the server would translate it (docs/servers.md, section 8; ml-explore/mlx-lm, mlx_lm/server.py,
-releases of August 2026 to 0.32.2). `route=none` is the message function alone.
+System turns are neither moved nor joined. A content list must be of text parts, which are joined by nothing;
+a missing content is an empty text; tool-call arguments that are text are parsed. What does not fit, and
+whatever the template raises, becomes HTTP 404. There is only chat completions: a request of another dialect
+is rendered as a proxy before the server would translate it (docs/servers.md, section 8; ml-explore/mlx-lm,
+mlx_lm/server.py, releases of August 2026 to 0.32.2). `route=none` is the message function alone.
 
 A text model is what is followed: with a vision model the server keeps lists that hold images.
 """
@@ -21,8 +21,9 @@ from ..errors import RenderError
 from .anthropic_route import AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
 from .part_texts import part_texts
+from .preparation import never_continued, rewritten
 from .responses_route import ResponsesRules
-from .routes import after_steps, in_chat_form, never_continued
+from .routes import BlockJoins, as_chat
 from .system_turns import indices, keep
 from .texts import join, rebuilt
 from .tool_arguments import parse_arguments
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 ANTHROPIC = AnthropicRules(reasoning="field", dropped_system=())
 RESPONSES = ResponsesRules()
+JOINS = BlockJoins("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class MlxLm:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it, or with the error that it answers."""
-        start = in_chat_form(request, ANTHROPIC, RESPONSES)
+        start = as_chat(request, ANTHROPIC, RESPONSES, JOINS)
         if request.dialect != "openai-chat":
             why = "the server has only chat completions; a proxy's translation is assumed"
             start = Prepared(start.request, (Action("unsupported", (), why), *start.actions))
@@ -58,12 +60,12 @@ class MlxLm:
             rewrite = rewrite.then(flatten).then(_parse)
         except ValueError as refused:
             error = RenderError("ValueError", f"HTTP 404: {refused}")
-        done = after_steps(start, rewrite)
+        done = rewritten(start, rewrite)
         return replace(done if self.bare else never_continued(done), error=error)
 
 
 def flatten(messages: Messages) -> Rewrite:
-    """Make one text of each content list, its parts joined by nothing, and an empty text of a missing content.
+    """Make one text of each content list, parts joined by nothing, and an empty one of a missing content.
 
     Raises:
         ValueError: a list holds something else than text parts, which the server refuses.
@@ -91,7 +93,7 @@ def _parse(messages: Messages) -> Rewrite:
 
 
 def _loaded(text: str) -> Any:
-    """Return whatever JSON the arguments are; raises ValueError where they are none, but for an empty text."""
+    """Return what JSON the arguments are, an empty text as it is; raises ValueError where they are none."""
     try:
         return json.loads(text) if text else text
     except RecursionError as error:

@@ -1,10 +1,10 @@
 """mlx-vlm: in place on two routes, the hoist on the third; three versions of the messages route.
 
-Before pull request 2052 `/v1/messages` moved every system text into the top-level system text; since then only
-those before the first turn, and later ones stay where they are (`version=before-2052` for the older). Release
-0.7.10 (`version=0.7.10`) makes the later ones user turns, and hoists on chat completions, where earlier ones pass
-messages on. `/v1/responses` hoists in all. `route=none` is the messages route's system rules alone
-(docs/servers.md, section 6; Blaizzy/mlx-vlm#2001, #2052, mlx_vlm/server/anthropic.py).
+Before pull request 2052 `/v1/messages` moved every system text into the top-level system text; since then
+only those before the first turn, and later ones stay where they are (`version=before-2052` for the older).
+Release 0.7.10 (`version=0.7.10`) makes the later ones user turns, and hoists on chat completions, where
+earlier ones pass messages on. `/v1/responses` hoists in all. `route=none` is the messages route's system
+rules alone (docs/servers.md, section 6; Blaizzy/mlx-vlm#2001, #2052, mlx_vlm/server/anthropic.py).
 """
 
 from __future__ import annotations
@@ -18,16 +18,9 @@ from ..conversation import Message, Request
 from .anthropic_route import AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
 from .part_texts import as_system, merge_into_first, part_texts, stripped
+from .preparation import ROUTE_OPTION, never_continued, rewritten, thinking_asked
 from .responses_route import ResponsesRules
-from .routes import (
-    ROUTE_OPTION,
-    after_steps,
-    in_chat_form,
-    never_continued,
-    route_of,
-    thinking_asked,
-    with_kwargs,
-)
+from .routes import BlockJoins, as_chat, route_of, with_kwargs
 from .system_turns import has_role, indices, is_system, keep, system_runs
 from .texts import Text, join, rebuilt
 from .tool_arguments import parse_arguments
@@ -39,6 +32,7 @@ BEFORE = "before-2052"
 RELEASE = "0.7.10"
 ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
 RESPONSES = ResponsesRules(reasoning=False, join_calls=False, images=True)
+JOINS = BlockJoins("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +51,10 @@ class MlxVlm:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
-        route = route_of(request, self.route)
+        route = route_of(self.route, request)
         if route == "none":
             return self._place(request.messages).of(request)
-        start = in_chat_form(request, ANTHROPIC, RESPONSES)
+        start = as_chat(request, ANTHROPIC, RESPONSES, JOINS)
         rewrite = Rewrite(start.request.messages)
         if route == "messages":
             rewrite = rewrite.then(as_system).then(self._place)
@@ -71,11 +65,12 @@ class MlxVlm:
         else:
             rewrite = rewrite.then(lambda given: keep(given, "passed on where it stands"))
         rewrite = rewrite.then(lambda given: parse_arguments(given, _loaded))
-        done = never_continued(after_steps(start, rewrite))
+        done = never_continued(rewritten(start, rewrite))
         if self.version == RELEASE and done.request.tools:
             tools = tuple(_sorted_keys(tool) for tool in done.request.tools)
             done = Prepared(done.request.replace(tools=tools), done.actions)
-        return with_kwargs(done, {"enable_thinking": bool(thinking_asked(request))})
+        thinks = bool(thinking_asked(request))
+        return with_kwargs(done, {"enable_thinking": thinks}, "the server always sets it")
 
     def _place(self, messages: Messages) -> Rewrite:
         if self.version == BEFORE:
@@ -134,7 +129,7 @@ def _sorted_keys(value: Any) -> Any:
 
 
 def _loaded(text: str) -> Any:
-    """Return what the server makes of arguments that are no JSON object: other JSON as it is, else no arguments."""
+    """Return arguments that are no JSON object as the server has them: other JSON as it is, else none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -155,7 +150,8 @@ KINDS = (
         date="2026-08-27",
         evidence="read",
         cache="mlx-vlm",
-        drift="none of its own on /v1/messages and chat, since a later system turn leaves what stands before it as it "
-        "was; each one on /v1/responses, and on all of version=before-2052, lengthens the first system message",
+        drift="none of its own on /v1/messages and chat, since a later system turn leaves what stands before "
+        "it as it was; each one on /v1/responses, and with version=before-2052 on /v1/messages, lengthens "
+        "the first system message",
     ),
 )

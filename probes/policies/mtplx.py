@@ -1,10 +1,10 @@
 """MTPLX: the strict hoist until issue 477, later system turns as user turns since.
 
 The server takes over oMLX's message handling, without its probe: every route goes through the same function,
-which joins all system texts in front and then neighbouring turns of one role. `version=2.12` is release 2.12.2,
-where only the leading run is joined and a later system turn becomes a user turn where it stands, which the user
-turn beside it then absorbs. `route=none` is that function's system rule alone (docs/servers.md, section 7;
-youssofal/MTPLX#477, mtplx/server/omlx_bridge/adapter.py).
+which joins all system texts in front and then neighbouring turns of one role. `version=2.12` is release
+2.12.2, where only the leading run is joined and a later system turn becomes a user turn where it stands,
+which the user turn beside it then absorbs. `route=none` is that function's system rule alone
+(docs/servers.md, section 7; youssofal/MTPLX#477, mtplx/server/omlx_bridge/adapter.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ..conversation import TOP_LEVEL, Message, Request
 from .anthropic_route import BILLING_HEADER, AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
 from .part_texts import as_system, merge_into_first, part_texts
+from .preparation import ROUTE_OPTION, never_continued, rewritten
 from .responses_route import ResponsesRules
 from .role_merge import merge_roles
-from .routes import ROUTE_OPTION, after_steps, in_chat_form, never_continued, route_of
+from .routes import BlockJoins, as_chat, route_of
 from .system_turns import has_role, indices, is_system, strict_hoist, system_runs
 from .texts import Text, join, rebuilt
 from .tool_arguments import parse_arguments
@@ -32,6 +33,7 @@ RELEASE = "2.12"
 BETWEEN_TEXTS = "\n\n"
 ANTHROPIC = AnthropicRules(reasoning="field", images=True, between_blocks="", dropped_system=())
 RESPONSES = ResponsesRules()
+JOINS = BlockJoins(between_system="", between_results="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +52,16 @@ class Mtplx:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
-        if route_of(request, self.route) == "none":
+        if route_of(self.route, request) == "none":
             return self._consolidate(request.messages).of(request)
-        start = in_chat_form(request.replace(system=_system_text(request)), ANTHROPIC, RESPONSES)
+        start = as_chat(request.replace(system=_system_text(request)), ANTHROPIC, RESPONSES, JOINS)
         rewrite = Rewrite(start.request.messages).then(as_system)
         rewrite = rewrite.then(lambda given: parse_arguments(given, lambda text: {}))
         if self.version == RELEASE:
             rewrite = rewrite.then(_flatten).then(self._consolidate).then(_drop_void).then(_bound)
         else:
             rewrite = rewrite.then(self._consolidate)
-        return never_continued(after_steps(start, rewrite.then(merge_roles)))
+        return never_continued(rewritten(start, rewrite.then(merge_roles)))
 
     def _consolidate(self, messages: Messages) -> Rewrite:
         if self.version != RELEASE:
@@ -89,7 +91,7 @@ def _later(lead: Messages, rest: Messages) -> Rewrite:
 
 
 def _flatten(messages: Messages) -> Rewrite:
-    """Make one text of each content, the texts of a list joined by nothing; whatever else it holds is lost."""
+    """Make one text of each content, a list's joined by nothing; whatever else it holds is lost."""
     output = tuple(_flat(message) for message in messages)
     changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
     why = "its content becomes one text"
@@ -125,7 +127,7 @@ def _bound(messages: Messages) -> Rewrite:
     """Mark assistant turns that call tools, so that their neighbours are not joined to them."""
     return Rewrite(
         tuple(
-            message.replace(**{BOUNDARY_KEY: True})
+            Message({**message.data, BOUNDARY_KEY: True}, message.index, message.pieces)
             if has_role(message, "assistant") and message.data.get("tool_calls")
             else message
             for message in messages
@@ -161,7 +163,7 @@ KINDS = (
         date="2026-09-16",
         evidence="reported",
         cache="paged:2048",
-        drift="each later system turn lengthens the first system message; with version=2.12 a user turn that follows one "
-        "is joined to it, which moves the end of that turn and leaves all before it as it was",
+        drift="each later system turn lengthens the first system message; with version=2.12 a later one "
+        "changes at most the end of the user turn before it",
     ),
 )

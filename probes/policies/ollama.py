@@ -2,8 +2,8 @@
 
 Ollama does not render the model's Jinja template for most of its library: a model brings a Go template or
 the name of a built-in renderer. So only what happens to the messages is Ollama's here. `go`: neighbouring
-turns of one role are joined, and `.System` has every system text. `qwen3.5`: later system turns stay where they are.
-`qwen3.8`: all system texts become one first turn, and earlier reasoning is always written. Sources:
+turns of one role are joined, and `.System` has every system text. `qwen3.5`: later system turns stay where
+they are. `qwen3.8`: all system texts become one first turn, and earlier reasoning is always written. Sources:
 `template/template.go`, `model/renderers/qwen35.go`, `openai/openai.go` and `anthropic/anthropic.go` of
 ollama/ollama; ollama/ollama#17774, #17757, #17855, #18431. See docs/servers.md, section 12.
 
@@ -192,7 +192,7 @@ KINDS = (
         date="2026-08-21",
         evidence="read",
         cache="ollama",
-        drift="With qwen3.8 and Go templates that write .System every new system turn lengthens the first block, "
-        "so that all behind it is computed again; qwen3.5 leaves earlier text as it is.",
+        drift="With qwen3.8 and Go templates that write .System every new system turn lengthens the first "
+        "block, so that all behind it is computed again; qwen3.5 leaves earlier text as it is.",
     ),
 )

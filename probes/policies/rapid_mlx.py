@@ -1,11 +1,15 @@
 """Rapid-MLX: the hoist on two routes, with two ways around it, and a retry after an error on the chat route.
 
-`/v1/messages` leaves Claude Code's token counter out and moves the other system texts into the first message, or
-with `--relocate-mid-conversation-system` (`relocate=on`) into the user turns behind them where every one has
-such a turn. `/v1/responses` always hoists. Chat completions renders what it got and hoists only after the
+`/v1/messages` leaves Claude Code's token counter out and moves the other system texts into the first message,
+or with `--relocate-mid-conversation-system` (`relocate=on`) into the user turns behind them where every one
+has such a turn. `/v1/responses` always hoists. Chat completions renders what it got and hoists only after the
 template said that a system message must come first. A Harmony template (gpt-oss) gets one leading instruction
 on every route, because it leaves out later ones in silence. `route=none` is the messages route's system rules
 alone (docs/servers.md, section 4; raullenchai/Rapid-MLX#1512, #1543, #4036, release 0.16.10).
+
+`engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
+only role, content, tool calls and their ids. The vision engine, which is followed otherwise, hands on lists
+that hold more than text.
 """
 
 from __future__ import annotations
@@ -20,19 +24,18 @@ from ..errors import RenderError
 from .anthropic_route import AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
 from .part_texts import as_system, merge_into_first, part_texts, system_turn
+from .preparation import (
+    ROUTE_OPTION,
+    extract_text,
+    never_continued,
+    rewritten,
+    thinking_asked,
+    thinks_by_default,
+)
 from .rapid_retries import retries
 from .reasoning import template_text
 from .responses_route import ResponsesRules
-from .routes import (
-    ROUTE_OPTION,
-    after_steps,
-    in_chat_form,
-    never_continued,
-    route_of,
-    thinking_asked,
-    thinks_by_default,
-    with_kwargs,
-)
+from .routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from .system_turns import Run, has_role, indices, is_system, neighbours, system_runs
 from .texts import Text, content_text, cover, join, rebuilt
 from .tool_arguments import as_value, parse_arguments
@@ -45,10 +48,12 @@ REMINDER = ("<system-reminder>\n", "\n</system-reminder>")
 COUNTER = re.compile(r"<total_tokens>\s*\d[\d,]*\s+tokens?\s+left\s*</total_tokens>")
 BILLING_HEADER = re.compile(r"x-anthropic-billing-header:[^\n]*\n?")
 HARMONY_MARKERS = ("<|start|>", "<|channel|>", "<|message|>")
+REASONING_KEYS = frozenset({"reasoning_content", "reasoning", "thinking"})
 #: Arguments of the renderer that the server never takes from a request.
 RESERVED = frozenset({"tokenize", "add_generation_prompt", "tools"})
 ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
-RESPONSES = ResponsesRules(reasoning=False, join_calls=False, images=True)
+RESPONSES = ResponsesRules(reasoning=False, join_calls=False, images=True, between_parts="")
+JOINS = BlockJoins("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class RapidMlx:
         relocate: the server runs with `--relocate-mid-conversation-system`.
         drops_counter: the messages route leaves token counters out, as it does since issue 4036.
         harmony: whether the template is Harmony's; None to tell by its text, as the server does.
+        text_engine: the engine for text models, which makes texts of all contents; else the vision engine.
     """
 
     name: str
@@ -68,24 +74,26 @@ class RapidMlx:
     relocate: bool = False
     drops_counter: bool = True
     harmony: bool | None = None
+    text_engine: bool = False
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
-        route = route_of(request, self.route)
+        route = route_of(self.route, request)
         counted = Rewrite(request.messages)
         if self.drops_counter and route in ("none", "messages"):
             counted = counted.then(drop_counters)
         if route == "none":
             return counted.then(self._lead).of(request)
-        cleaned = request.replace(messages=counted.messages, system=_system_text(request))
-        start = in_chat_form(cleaned, ANTHROPIC, RESPONSES)
+        given = tuple(_joined_instruction(message) for message in counted.messages)
+        cleaned = request.replace(messages=given, system=_system_text(request))
+        responses = replace(RESPONSES, between_parts="\n") if self.text_engine else RESPONSES
+        start = as_chat(cleaned, ANTHROPIC, responses, JOINS)
         rewrite = Rewrite(start.request.messages, counted.actions).then(as_system)
         if route == "messages":
             rewrite = rewrite.then(self._lead)
-        elif route == "responses":
-            rewrite = rewrite.then(hoist).then(flatten)
         else:
-            rewrite = rewrite.then(_keep).then(flatten)
+            rewrite = rewrite.then(hoist if route == "responses" else _keep)
+        rewrite = rewrite.then(drop_reasoning).then(extract_text if self.text_engine else flatten)
         rewrite = rewrite.then(lambda given: parse_arguments(given, as_value))
         error = None
         if self._is_harmony(template):
@@ -93,7 +101,7 @@ class RapidMlx:
                 rewrite = rewrite.then(collapse_instructions)
             except ValueError as refused:
                 error = RenderError("ValueError", str(refused))
-        done = _with_thinking(never_continued(after_steps(start, rewrite)), request)
+        done = _with_thinking(never_continued(rewritten(start, rewrite)), request)
         return replace(done, retries=retries(done.request), error=error)
 
     def _lead(self, messages: Messages) -> Rewrite:
@@ -107,7 +115,7 @@ class RapidMlx:
 
 
 def drop_counters(messages: Messages) -> Rewrite:
-    """Leave out system messages that are nothing but a token counter, last or right before an assistant turn."""
+    """Leave out system messages that are only a token counter, last or right before an assistant turn."""
     following = (*messages[1:], None)
     pairs = zip(messages, following, strict=True)
     counters = [message for message, after in pairs if _is_counter(message, after)]
@@ -138,11 +146,19 @@ def relocate_or_hoist(messages: Messages) -> Rewrite:
 
 
 def flatten(messages: Messages) -> Rewrite:
-    """Make one text of each content list that is text only, its parts joined by newlines."""
+    """Make one text of each content list that is text only, its parts joined by nothing."""
     output = tuple(_flat(message) for message in messages)
     changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
     why = "its list of texts becomes one text"
     return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+
+
+def drop_reasoning(messages: Messages) -> Rewrite:
+    """Leave the reasoning of earlier turns out, which the server's request has no field for."""
+    output = tuple(_without_reasoning(message) for message in messages)
+    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
+    why = "the server does not take the reasoning of earlier turns"
+    return Rewrite(output, (Action("dropped", indices(changed), why),) if changed else ())
 
 
 def collapse_instructions(messages: Messages) -> Rewrite:
@@ -224,11 +240,20 @@ def _is_counter(message: Message, following: Message | None) -> bool:
 
 
 def _system_text(request: Request) -> Any:
-    """Return an Anthropic top-level system text as one, without billing headers; another dialect's as it is."""
+    """Return an Anthropic top-level system text as one, without billing headers; another's as it is."""
     if request.dialect != "anthropic-messages":
         return request.system
     system = Message({"role": "system", "content": request.system}, TOP_LEVEL)
     return BILLING_HEADER.sub("", join(part_texts(system), "\n").text)
+
+
+def _joined_instruction(item: Message) -> Message:
+    """Return a Responses instruction with its parts joined by newlines, unlike those of other items."""
+    parts = item.content
+    if item.data.get("type") != "message" or not is_system(item) or not isinstance(parts, list):
+        return item
+    texts = (str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
+    return item.replace(content="\n".join(texts))
 
 
 def _keep(messages: Messages) -> Rewrite:
@@ -236,11 +261,18 @@ def _keep(messages: Messages) -> Rewrite:
     return Rewrite(messages, (Action("kept", systems, "passed on where it stands"),) if systems else ())
 
 
+def _without_reasoning(message: Message) -> Message:
+    if message.data.keys().isdisjoint(REASONING_KEYS):
+        return message
+    data = {key: value for key, value in message.data.items() if key not in REASONING_KEYS}
+    return Message(data, message.index, message.pieces)
+
+
 def _flat(message: Message) -> Message:
     content = message.content
     if not isinstance(content, list) or not content or not all(_is_text(part) for part in content):
         return message
-    text = join(part_texts(message), "\n")
+    text = join(part_texts(message), "")
     return rebuilt(message, text.text, text.pieces())
 
 
@@ -252,14 +284,11 @@ def _with_thinking(start: Prepared, request: Request) -> Prepared:
     """Set `enable_thinking` as the server does: off with tools unless asked for, on without them."""
     own = {key: value for key, value in start.request.kwargs.items() if key not in RESERVED}
     asked = thinking_asked(request)
-    effort = (
-        own.get("reasoning_effort")
-        or request.fields.get("reasoning_effort")
-        or request.fields.get("reasoning")
-    )
+    effort = own.get("reasoning_effort") or body_effort(request)
     if asked is None:
         asked = False if start.request.tools and not effort else thinks_by_default(request)
-    return with_kwargs(replace(start, request=start.request.replace(kwargs=own)), {"enable_thinking": asked})
+    bare = replace(start, request=start.request.replace(kwargs=own))
+    return with_kwargs(bare, {"enable_thinking": asked}, "the server always sets it")
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
@@ -270,6 +299,7 @@ def _make(name: str, options: Mapping[str, str]) -> Policy:
         relocate=options.get("relocate") == "on",
         drops_counter=options.get("counter") != "keep",
         harmony=harmony,
+        text_engine=options.get("engine") == "text",
     )
 
 
@@ -283,12 +313,13 @@ KINDS = (
             "relocate": ("on", "off"),
             "counter": ("drop", "keep"),
             "harmony": ("on", "off"),
+            "engine": ("vision", "text"),
         },
         source="raullenchai/Rapid-MLX 0.16.10",
         date="2026-10",
         evidence="run",
         cache="rapid-mlx",
-        drift="each later system turn lengthens the first system message; with relocate=on the request that ends in "
-        "one hoists all of them, and the next, where a user turn follows, relocates all",
+        drift="each later system turn lengthens the first system message; with relocate=on the request that "
+        "ends in one hoists all of them, and the next, where a user turn follows, relocates all",
     ),
 )

@@ -1,9 +1,10 @@
 """What Rapid-MLX renders next where a template raised.
 
-Three complaints are answered: that a system message must come first (all are joined into one), that roles must
-alternate (tool history becomes text, neighbouring user turns are joined), and any TypeError (arguments as JSON
-text, then fewer chat-template kwargs, then the tools as text). Where no attempt renders, the first error stands
-(docs/servers.md, section 4; raullenchai/Rapid-MLX, rapid_mlx/utils/chat_template.py, release 0.16.10).
+Three complaints are answered: that a system message must come first (all are joined into one), that roles
+must alternate (tool history becomes text, neighbouring user turns are joined), and any TypeError (arguments
+as JSON text, then fewer chat-template kwargs, then the tools as text). Where no attempt renders, the first
+error stands (docs/servers.md, section 4; raullenchai/Rapid-MLX, rapid_mlx/utils/chat_template.py, release
+0.16.10).
 """
 
 from __future__ import annotations
@@ -52,9 +53,8 @@ def _after_type_error(request: Request) -> tuple[Retry, ...]:
         return (plain,)
     after = request.replace(messages=texts)
     action = Action("retried", (), "the server writes the arguments of tool calls as JSON text")
-    first = Retry(
-        after, action, "TypeError", TEXT_ARGUMENTS, retries=(_ladder(after), *_after_complaints(after))
-    )
+    following = (_ladder(after), *_after_complaints(after))
+    first = Retry(after, action, "TypeError", TEXT_ARGUMENTS, following, final=True)
     return first, plain
 
 
@@ -65,12 +65,15 @@ def _ladder(request: Request) -> Retry:
     last = injected.replace(kwargs=unthinking)
     why = "after a TypeError the server renders again without enable_thinking"
     tools = "after another TypeError the server writes the tools into the system message as text"
-    third = Retry(last, Action("retried", (), why), "TypeError", retries=_after_complaints(last))
-    second = Retry(
-        injected, Action("retried", (), tools), "TypeError", retries=(third, *_after_complaints(injected))
-    )
-    first = request.replace(kwargs=unthinking)
-    return Retry(first, Action("retried", (), why), "TypeError", retries=(second, *_after_complaints(first)))
+    third = _step(last, why)
+    second = _step(injected, tools, third)
+    return _step(request.replace(kwargs=unthinking), why, second)
+
+
+def _step(request: Request, why: str, *following: Retry) -> Retry:
+    """Return an attempt after a TypeError, with the further ones that follow it."""
+    action = Action("retried", (), why)
+    return Retry(request, action, "TypeError", retries=(*following, *_after_complaints(request)), final=True)
 
 
 def _collapsed(messages: Messages) -> Messages | None:
@@ -113,7 +116,7 @@ def _parts_of(messages: Sequence[Message]) -> tuple[list[Any], tuple[Piece, ...]
 
 
 def _alternating(request: Request) -> tuple[Retry, ...]:
-    """Return the answer to a template that wants users and assistants to alternate, where one is left to try."""
+    """Return the answer to a template that wants users and assistants to alternate, where there is one."""
     messages = request.messages
     has_tools = any(has_role(message, "tool") for message in messages)
     after = request.replace(messages=tuple(_flattened(messages)) if has_tools else messages)
@@ -251,5 +254,5 @@ def _text_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), dict):
         return call
-    text = json.dumps(function["arguments"], ensure_ascii=False)
+    text = json.dumps(function["arguments"], ensure_ascii=False, separators=(",", ":"))
     return {**call, "function": {**function, "arguments": text}}

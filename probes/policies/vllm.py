@@ -151,7 +151,7 @@ KINDS = (
         date="2026-06-18",
         evidence="reported",
         cache="vllm:16",
-        drift="Where the template raises, every new system turn on /v1/messages lengthens the first block, so "
-        "that all behind it is computed again; else earlier text stays.",
+        drift="Where the template raises, every new system turn on /v1/messages lengthens the first "
+        "block, so that all behind it is computed again; else earlier text stays.",
     ),
 )

@@ -1,11 +1,13 @@
 """vllm-mlx: one leading system message on two routes, neighbours joined in place on the chat route.
 
 `/v1/messages` moves every system text into the first message; so does `/v1/responses`, which trims them. Both
-chat completions and messages then join neighbouring plain turns of one role. Nothing probes the template, so on
-the chat route a strict template raises. `route=none` is the hoist of the messages route alone (docs/servers.md,
-section 5; waybarrios/vllm-mlx, vllm_mlx/api/anthropic_adapter.py and vllm_mlx/server.py, release 0.6.0).
+chat completions and messages then join neighbouring plain turns of one role. Nothing probes the template, so
+on the chat route a strict template raises. `route=none` is the hoist of the messages route alone
+(docs/servers.md, section 5; waybarrios/vllm-mlx, vllm_mlx/api/anthropic_adapter.py and vllm_mlx/server.py,
+release 0.6.0).
 
-A vision model's engine is what is followed: content lists stay lists.
+`engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
+only role, content, tool calls and their ids. The vision engine, which is followed otherwise, hands lists on.
 """
 
 from __future__ import annotations
@@ -19,16 +21,9 @@ from ..conversation import Message, Request
 from .anthropic_route import AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Retry, Rewrite
 from .part_texts import as_system, merge_into_first, part_texts, stripped
+from .preparation import ROUTE_OPTION, extract_text, never_continued, rewritten, thinks_by_default
 from .responses_route import ResponsesRules
-from .routes import (
-    ROUTE_OPTION,
-    after_steps,
-    in_chat_form,
-    never_continued,
-    route_of,
-    thinks_by_default,
-    with_kwargs,
-)
+from .routes import BlockJoins, as_chat, route_of, with_kwargs
 from .system_turns import has_role, indices, is_system
 from .texts import Text, content_text, join, rebuilt
 from .tool_arguments import as_value, parse_arguments
@@ -40,6 +35,7 @@ BETWEEN_TEXTS = "\n\n"
 BILLING_LINE = re.compile(r"(?im)^x-anthropic-billing-header:[^\n]*(?:\n|$)")
 ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
 RESPONSES = ResponsesRules(reasoning=False, join_calls=False)
+JOINS = BlockJoins("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +45,35 @@ class VllmMlx:
     Attributes:
         name: the policy as the person named it.
         route: the server's route; None for that of the request's dialect.
+        text_engine: the engine for text models, which makes texts of all contents; else the vision engine.
     """
 
     name: str
     route: str | None = None
+    text_engine: bool = False
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
-        route = route_of(request, self.route)
+        route = route_of(self.route, request)
         if route == "none":
             return hoist(request.messages).of(request)
-        start = in_chat_form(_reasoning_as_turns(request), ANTHROPIC, RESPONSES)
+        start = as_chat(_reasoning_as_turns(request), ANTHROPIC, RESPONSES, JOINS)
         rewrite = Rewrite(start.request.messages).then(as_system)
         if route == "messages":
-            rewrite = rewrite.then(hoist).then(join_neighbours)
+            rewrite = rewrite.then(hoist)
         elif route == "responses":
             rewrite = rewrite.then(_hoist_trimmed)
-        else:
-            rewrite = rewrite.then(join_neighbours).then(_keep)
+        if self.text_engine:
+            rewrite = rewrite.then(extract_text)
+        if route != "responses":
+            rewrite = rewrite.then(join_neighbours)
+        if route == "chat":
+            rewrite = rewrite.then(_keep)
         rewrite = rewrite.then(drop_billing_lines).then(lambda given: parse_arguments(given, as_value))
         asked = request.fields.get("enable_thinking") if route == "chat" else None
         thinks = asked if isinstance(asked, bool) else thinks_by_default(request)
-        done = with_kwargs(never_continued(after_steps(start, rewrite)), {"enable_thinking": thinks})
+        done = never_continued(rewritten(start, rewrite))
+        done = with_kwargs(done, {"enable_thinking": thinks}, "the server always sets it")
         return replace(done, retries=(_without_extras(done.request),))
 
 
@@ -164,7 +167,7 @@ def _without_billing(message: Message) -> Message:
 
 
 def _reasoning_as_turns(request: Request) -> Request:
-    """Return a Responses request with readable reasoning items as assistant messages, as this server has it."""
+    """Return a Responses request with readable reasoning items as assistant messages."""
     if request.dialect != "openai-responses":
         return request
     return request.replace(messages=tuple(_reasoning_as_turn(item) for item in request.messages))
@@ -182,11 +185,11 @@ def _reasoning_as_turn(item: Message) -> Message:
 def _without_extras(request: Request) -> Retry:
     fewer: dict[str, Any] = {}
     why = "after a TypeError the server renders again without tools and chat-template kwargs"
-    return Retry(request.replace(tools=None, kwargs=fewer), Action("retried", (), why), kind="TypeError")
+    return Retry(request.replace(tools=None, kwargs=fewer), Action("retried", (), why), kind="TypeError", final=True)
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return VllmMlx(name, options.get("route"))
+    return VllmMlx(name, options.get("route"), text_engine=options.get("engine") == "text")
 
 
 KINDS = (
@@ -194,12 +197,12 @@ KINDS = (
         "vllm-mlx",
         "vllm-mlx: the hoist on /v1/messages and /v1/responses; neighbours joined in place on chat",
         _make,
-        {"route": ROUTE_OPTION},
+        {"route": ROUTE_OPTION, "engine": ("vision", "text")},
         source="waybarrios/vllm-mlx 0.6.0",
         date="2026-10",
         evidence="run",
         cache="vllm-mlx",
-        drift="each later system turn on /v1/messages or /v1/responses lengthens the first system message, so that "
-        "prompts part right behind what it held before",
+        drift="each later system turn on /v1/messages or /v1/responses lengthens the first system message; "
+        "on chat one that joins the one before it lengthens that",
     ),
 )

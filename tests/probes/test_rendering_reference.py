@@ -48,7 +48,9 @@ TOOLS: list[dict[str, Any]] = [
     },
     {"type": "function", "function": {"name": "now", "description": "The time", "parameters": {}}},
 ]
-CODE: list[dict[str, Any]] = [{**TOOLS[0], "function": {**TOOLS[0]["function"], "return": {"type": "string"}}}]
+CODE: list[dict[str, Any]] = [
+    {**TOOLS[0], "function": {**TOOLS[0]["function"], "return": {"type": "string"}}}
+]
 
 
 def system(text: Any = "You are terse.", role: str = "system") -> dict[str, Any]:
@@ -123,7 +125,14 @@ SHAPES: dict[str, Shape] = {
         {"tools": TOOLS, "add_generation_prompt": False},
     ),
     "parallel calls": (
-        [user(), calls(call(1, PATH), call(2, {}, "now")), tool(1), tool(2, "noon"), assistant("done"), user()],
+        [
+            user(),
+            calls(call(1, PATH), call(2, {}, "now")),
+            tool(1),
+            tool(2, "noon"),
+            assistant("done"),
+            user(),
+        ],
         {"tools": TOOLS},
     ),
     "chained calls": (
@@ -135,18 +144,29 @@ SHAPES: dict[str, Shape] = {
     "tool with return": (STRING_ROUND, {"tools": CODE}),
     "null fields": ([user(), assistant(None, tool_calls=None, refusal=None, reasoning=None), user("b")], {}),
     "reasoning_content": (
-        [user("a"), assistant("b", reasoning_content="hmm"), user("c"), assistant("d", reasoning_content="aha")],
+        [
+            user("a"),
+            assistant("b", reasoning_content="hmm"),
+            user("c"),
+            assistant("d", reasoning_content="aha"),
+        ],
         {"add_generation_prompt": False},
     ),
     "reasoning": ([user("a"), assistant("b", reasoning="hmm\n"), user("c")], {}),
     "thinking": ([user("a"), assistant("b", thinking="hmm"), user("c")], {}),
-    "reasoning under two names": ([user("a"), assistant("b", reasoning="one", thinking="two"), user("c")], {}),
+    "reasoning under two names": (
+        [user("a"), assistant("b", reasoning="one", thinking="two"), user("c")],
+        {},
+    ),
     "reasoning with a call": (
         [user("a"), calls(call(1, PATH), reasoning="I should look"), tool(1), assistant("b", reasoning="so")],
         {"tools": TOOLS, "add_generation_prompt": False},
     ),
     "think tags in content": ([user("a"), assistant("<think>\nhmm\n</think>\n\nb"), user("c")], {}),
-    "parts": ([system([TEXT]), user([TEXT, {"type": "text", "text": "!"}]), assistant([TEXT]), user("x")], {}),
+    "parts": (
+        [system([TEXT]), user([TEXT, {"type": "text", "text": "!"}]), assistant([TEXT]), user("x")],
+        {},
+    ),
     "image": ([user([IMAGE, TEXT])], {}),
     "image without a url": ([system(), user([TEXT, {"type": "image"}, {"type": "video"}])], {}),
     "thinking off": (
@@ -170,7 +190,10 @@ SHAPES: dict[str, Shape] = {
         {"kwargs": {"unheard_of": [1, None], "bos_token": "<other>", "chat_template_kwargs": {"a": 1}}},
     ),
     "documents": ([user()], {"kwargs": {"documents": [{"title": "T", "text": "x"}]}}),
-    "unicode": ([system("Ünï — 漢字 🙂\u2028\x1b"), user('\r\n\t"\\ <|im_end|> </s> {{ x }} \ud800'), user("x")], {}),
+    "unicode": (
+        [system("Ünï — 漢字 🙂\u2028\x1b"), user('\r\n\t"\\ <|im_end|> </s> {{ x }} \ud800'), user("x")],
+        {},
+    ),
     "white space": ([system(" s \n"), user("\n a "), assistant(" b \n\n"), user("")], {}),
     "continued": (
         [system(), user("a"), assistant("so far ")],
@@ -257,7 +280,9 @@ def test_nearly_all_templates_are_rendered_in_this_process() -> None:
     slow = [
         path.stem
         for path in TEMPLATES
-        if not ChatTemplate({"default": path.read_text(encoding="utf-8")}, source="").choose(None).well_behaved
+        if not ChatTemplate({"default": path.read_text(encoding="utf-8")}, source="")
+        .choose(None)
+        .well_behaved
     ]
     assert len(slow) == 7, slow
 

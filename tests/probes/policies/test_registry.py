@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 from tplaudit.probes.errors import UsageError
-from tplaudit.probes.policies import POLICIES, names, parse_policy
+from tplaudit.probes.policies import POLICIES, PolicyKind, names, parse_policy
 
 
 def test_the_policies() -> None:
-    assert names() == ("as-is", "omlx", "omlx-strict", "hoist", "hoist+merge", "note", "note+merge")
+    assert names()[:7] == ("as-is", "omlx", "omlx-strict", "hoist", "hoist+merge", "note", "note+merge")
+    assert {"flyto-mlx", "fusion-mlx"} <= set(names())
     assert all(kind.name == name and kind.summary for name, kind in POLICIES.items())
 
 
-@pytest.mark.parametrize("spec", [*names(), "omlx:route=none", "omlx-strict:route=none"])
+@pytest.mark.parametrize("kind", POLICIES.values(), ids=lambda kind: kind.name)
+def test_every_policy_says_what_it_rests_on(kind: PolicyKind) -> None:
+    assert kind.source
+    assert kind.cache
+    assert kind.drift.endswith(".")
+    assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", kind.date)
+    assert kind.evidence in ("run", "read", "reported")
+
+
+@pytest.mark.parametrize("spec", [*names(), "omlx:route=none", "omlx-strict:version=0.5.3,route=chat"])
 def test_a_policy_has_the_name_that_it_was_given(spec: str) -> None:
     assert parse_policy(spec).name == spec
 
@@ -29,9 +40,10 @@ def test_a_policy_has_the_name_that_it_was_given(spec: str) -> None:
         ("omlx:rout=none", "the policy omlx has no option 'rout'", "its options are route"),
         ("omlx:", "the policy omlx has no option ''", "its options are route"),
         ("omlx:route=none,", "the policy omlx has no option ''", "its options are route"),
-        ("omlx:route", "the policy omlx does not know 'route'", "write route=none"),
+        ("omlx:route", "the policy omlx does not know 'route'", "write route=none or route=chat"),
         ("omlx:route=", "the policy omlx does not know 'route='", "write route=none"),
-        ("omlx:route=chat", "the policy omlx does not know 'route=chat'", "write route=none"),
+        ("omlx:route=anthropic", "the policy omlx does not know 'route=anthropic'", "or route=messages"),
+        ("omlx-strict:tool_note=on", "the policy omlx-strict has no option 'tool_note'", "tool_predecessor"),
         ("omlx:route=none,route=none", "'route' is given twice", "give it once"),
     ],
 )
