@@ -44,7 +44,7 @@ PART = re.compile(
 
 def pages() -> list[Path]:
     """Return the Markdown files that may have generated parts."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def regenerated(text: str) -> str:
@@ -143,7 +143,9 @@ def policy_rows() -> Iterator[str]:
     yield "| --- | --- | --- |"
     for kind in POLICIES.values():
         options = ", ".join(f"`{name}={'|'.join(values)}`" for name, values in kind.options.items())
-        yield f"| `{kind.name}` | {_cell(kind.summary)} | {_cell(options)} |"
+        page = f"policies/{kind.name}.md"
+        name = f"[`{kind.name}`]({page})" if (ROOT / "docs" / page).is_file() else f"`{kind.name}`"
+        yield f"| {name} | {_cell(kind.summary)} | {_cell(options)} |"
 
 
 def rewrites(template: str, transcript: str, turn: int) -> list[str]:

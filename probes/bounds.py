@@ -30,14 +30,14 @@ LARGEST_TEXT = 4_000_000
 #: Most bits of the operands of an integer's multiplication, division or power, which cost their square.
 LARGEST_INTEGER = 100_000
 #: Most characters, each item counting as `_ITEM` of them, of all lists and dicts that one render builds.
-MOST_BUILT = 64_000_000
+MOST_BUILT = 32_000_000
 #: Growth of the process's peak memory, in bytes, at which a render moves to the child.
 MOST_MEMORY = 256_000_000
 #: Seconds between two looks at the clock and the memory.
 TICK = 0.02
 
 _ITEM = 32
-_CONTAINERS: tuple[type, ...] = (list, tuple, dict, type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS: tuple[Any, ...] = (list, tuple, dict, type({}.keys()), type({}.values()), type({}.items()))
 
 Result = TypeVar("Result")
 
@@ -98,10 +98,10 @@ def run(function: Callable[[], Result], seconds: float) -> Result:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except _OutOfTime:
-        raise RenderLimit(f"the template did not finish within {round(seconds, 1):g} s") from None
+        raise RenderLimit(f"the template did not finish within {seconds:g} s") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
         signal.setitimer(signal.ITIMER_REAL, *timer)
         _meter.reset(token)
 

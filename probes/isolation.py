@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import IO, Any
 
 from .errors import RenderError, RenderLimit
@@ -23,17 +23,23 @@ class RenderChild:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
-    def render(self, template: str, job: Job, limits: Limits) -> str:
+    def render(self, template: str, job: Job, limits: Limits, spent: float = 0.0) -> str:
         """Render in the child; as `rendering.render`.
+
+        Args:
+            template: the source text.
+            job: the conversation.
+            limits: bounds of the render.
+            spent: seconds of it that are used up.
 
         Raises:
             RenderError: what the template raised; RenderLimit where it exceeded its time, memory or output.
         """
-        return str(self._ask(template, job, limits, None)["text"])
+        return str(self._ask(template, job, limits, spent, None)["text"])
 
-    def chunk_at(self, template: str, job: Job, offset: int, limits: Limits) -> Chunk:
-        """Find a chunk in the child; as `rendering.chunk_at`."""
-        answer = self._ask(template, job, limits, offset)
+    def chunk_at(self, template: str, job: Job, offset: int, limits: Limits, spent: float = 0.0) -> Chunk:
+        """Find a chunk in the child; as `rendering.chunk_at` and, for `limits` and `spent`, `render`."""
+        answer = self._ask(template, job, limits, spent, offset)
         if "chunk" not in answer:
             raise IndexError(answer["index"])
         return Chunk(**{**answer["chunk"], "messages": tuple(answer["chunk"]["messages"])})
@@ -45,11 +51,14 @@ class RenderChild:
             self._process.communicate()
             self._process = None
 
-    def _ask(self, template: str, job: Job, limits: Limits, offset: int | None) -> dict[str, Any]:
+    def _ask(
+        self, template: str, job: Job, limits: Limits, spent: float, offset: int | None
+    ) -> dict[str, Any]:
         asked = {field.name: getattr(job, field.name) for field in fields(job)}
         asked["now"] = job.now.isoformat() if job.now else None
+        left = replace(limits, seconds=max(limits.seconds - spent, 0.001))
         line = json.dumps(
-            {"template": template, "job": asked, "offset": offset, "limits": asdict(limits)}, default=plain
+            {"template": template, "job": asked, "offset": offset, "limits": asdict(left)}, default=plain
         )
         with self._lock:
             reply = self._exchange(line)
@@ -91,7 +100,7 @@ class RenderChild:
         code = self._process.wait()
         self.close()
         if code == -signal.SIGALRM:
-            return RenderLimit(f"the template did not finish within {round(limits.seconds, 1):g} s")
+            return RenderLimit(f"the template did not finish within {limits.seconds:g} s")
         if code in (OUT_OF_MEMORY, -signal.SIGKILL):
             return RenderLimit(f"the template used more than {limits.bytes / 1e9:g} GB of memory")
         return RenderLimit(f"the process that rendered the template ended with code {code}")

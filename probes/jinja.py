@@ -1,6 +1,6 @@
 """The Jinja environment that chat templates run in, set up as transformers sets it up.
 
-Source: `transformers/utils/chat_template_utils.py` of huggingface/transformers 5.24, against which it is tested.
+Source: `transformers/utils/chat_template_utils.py` of huggingface/transformers 5.24; tests compare with it.
 See docs/rendering.md for what a template may do and how it is kept within bounds.
 """
 
@@ -31,13 +31,13 @@ clock: ContextVar[datetime | None] = ContextVar("clock", default=None)
 
 #: Filters that cost about as much as reading what they are given.
 PLAIN_FILTERS = frozenset(
-    """count d default dictsort first float int items last length list map max min reject rejectattr reverse
+    """count d default dictsort first float items last length list map max min reject rejectattr reverse
     select selectattr sort unique""".split()
 )
 #: The same, of those that write their operand as a text.
 TEXT_FILTERS = frozenset("capitalize e escape forceescape lower safe string title upper".split())
 #: Filters that have a check of their own below.
-CHECKED_FILTERS = frozenset({"join", "replace", "tojson", "trim"})
+CHECKED_FILTERS = frozenset({"int", "join", "replace", "tojson", "trim"})
 #: Tests that may take much longer than reading what they are given.
 COSTLY_TESTS = frozenset({"divisibleby"})
 #: Methods of texts, lists and dicts that templates may call inside this process.
@@ -53,8 +53,12 @@ LOOP_METHODS = frozenset({"changed", "cycle"})
 #: Those that may look at their whole argument at each character of their text.
 _SEARCHES = frozenset("lstrip rfind rindex rpartition rsplit rstrip strip".split())
 _LONGEST_NEEDLE = 100
+#: Those that turn each character into an object of some 50 bytes.
+_SPLITTERS = frozenset("list rsplit split splitlines".split())
 #: Most keys of a dict that a template makes from pairs.
 _MOST_KEYS = 10_000
+#: Longest text that is read as an integer.
+_LONGEST_NUMBER = 10_000
 #: Longest format of a time.
 _LONGEST_FORMAT = 1_000
 
@@ -148,6 +152,12 @@ def _replace(context: nodes.EvalContext, s: Any, old: Any, new: Any, count: Any 
     return FILTERS["replace"](context, s, old, new, count)
 
 
+def _int(value: Any, default: Any = 0, base: int = 10) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+        bounds.refuse()
+    return FILTERS["int"](value, default, base)
+
+
 def _trim(value: Any, chars: Any = None) -> Any:
     bounds.check_text(value)
     if isinstance(chars, str) and len(chars) > _LONGEST_NEEDLE:
@@ -162,6 +172,8 @@ def _filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if name in TEXT_FILTERS:
             bounds.check_text(args[0])
+        elif name in _SPLITTERS and isinstance(args[0], str):
+            bounds.check_length(len(args[0]))
         elif name not in PLAIN_FILTERS:
             bounds.refuse()
         result = function(*args, **kwargs)
@@ -184,7 +196,8 @@ class TemplateCode(CodeGenerator):
     """Jinja's code generator, with two additions; the code is otherwise the same.
 
     It marks the template line of constant output, where Jinja writes no mark, so that a chunk's line would be
-    that of an earlier node. And it passes the lists, tuples and dicts that a template writes through `built`.
+    that of an earlier node. And it passes lists, tuples, dicts and slices through `built`, and comparisons
+    through `identity`: Python looks for signals only at calls and at the ends of loops.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -212,6 +225,20 @@ class TemplateCode(CodeGenerator):
         """Write a dict."""
         self._write_built(super().visit_Dict, node, frame)
 
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
+        """Write a comparison."""
+        if all(_constant(operand.expr) for operand in node.ops):
+            super().visit_Compare(node, frame)
+        else:
+            self._write_call("identity", super().visit_Compare, node, frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
+        """Write a subscript or slice."""
+        if isinstance(node.arg, nodes.Slice):
+            self._write_call("built", super().visit_Getitem, node, frame)
+        else:
+            super().visit_Getitem(node, frame)
+
     def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
         """Write a tuple, or the targets of an assignment."""
         if node.ctx == "load":
@@ -220,12 +247,24 @@ class TemplateCode(CodeGenerator):
             super().visit_Tuple(node, frame)
 
     def _write_built(self, write: Callable[[Any, Frame], None], node: nodes.Expr, frame: Frame) -> None:
-        if all(isinstance(leaf, nodes.Const | nodes.Pair) for leaf in node.find_all(nodes.Expr)):
+        if _constant(node):
             write(node, frame)
         else:
-            self.write("built(")
-            write(node, frame)
-            self.write(")")
+            self._write_call("built", write, node, frame)
+
+    def _write_call(
+        self, function: str, write: Callable[[Any, Frame], None], node: nodes.Expr, frame: Frame
+    ) -> None:
+        self.write(function + "(")
+        write(node, frame)
+        self.write(")")
+
+
+def _constant(node: nodes.Node) -> bool:
+    """Tell whether an expression is a literal."""
+    if isinstance(node, nodes.List | nodes.Tuple | nodes.Dict | nodes.Pair):
+        return all(map(_constant, node.iter_child_nodes()))
+    return isinstance(node, nodes.Const)
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
@@ -319,6 +358,8 @@ def _check_method(owner: Any, name: str, args: tuple[Any, ...]) -> tuple[Any, ..
         return (values, *args[1:])
     if name == "replace" and len(args) > 1:
         bounds.check_replace(owner, *args[:2])
+    if name in _SPLITTERS:
+        bounds.check_length(len(owner))
     if name in _SEARCHES and args and isinstance(args[0], str) and len(args[0]) > _LONGEST_NEEDLE:
         bounds.refuse()
     return args
@@ -341,7 +382,7 @@ def environment() -> TemplateEnvironment:
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, jinja2.ext.loopcontrols]
     )
     env.filters = {name: _filter(name, function) for name, function in env.filters.items()}
-    env.filters.update(join=_join, replace=_replace, tojson=tojson, trim=_trim)
+    env.filters.update(int=_int, join=_join, replace=_replace, tojson=tojson, trim=_trim)
     for name in COSTLY_TESTS:
         env.tests[name] = _costly(env.tests[name])
     env.globals.update(

@@ -109,7 +109,7 @@ class Prompts:
     def _rendered(
         self, conversation: Conversation, tools: bool, prompted: bool, text: str | None
     ) -> tuple[str | RenderError, int | None]:
-        key = (conversation, tools, prompted)
+        key = (conversation, tools and self.template.sees_tools, prompted)
         if key not in self._known:
             request = self.request(conversation, tools)
             render = self.template.render_and_locate
@@ -129,6 +129,14 @@ class Prompts:
             self.request(conversation, tools), offset, add_generation_prompt=prompted, profile=self.profile
         )
         return chunk.line
+
+
+#: Placements whose prompts show whether a switch matters: the first of them that the template renders.
+_REPRESENTATIVES = (
+    REPRESENTATIVE,
+    Case("user", "tail", True, "system", False),
+    Case("user", "tail", False, "system", False),
+)
 
 
 def examine_placements(
@@ -195,33 +203,30 @@ def _report(case: Case, verdict: Verdict, **rest: Any) -> PlacementReport:
 
 
 def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
-    """Yield the kwargs, and the other profile, that change the prompt of a representative placement."""
-    case = _representative(prompts)
+    """Yield the other profile, and the switches, with which a representative placement's prompt changes."""
+    raw = Prompts(prompts.template, prompts.kwargs, prompts.now, "raw")
+    if _outcome(raw, REPRESENTATIVE) != _outcome(prompts, REPRESENTATIVE):
+        yield raw, {}
+    case = next((case for case in _REPRESENTATIVES if _renders(prompts, case)), None)
     if case is None:
         return
     usual = _outcome(prompts, case)
-    raw = Prompts(prompts.template, prompts.kwargs, prompts.now, "raw")
-    if _outcome(raw, case) != usual:
-        yield raw, {}
     for name, values in toggles(prompts.template.choose(TOOLS if case.tools else None)).items():
-        for value in values:
-            if name in prompts.kwargs:
-                continue
-            kwargs = {**prompts.kwargs, name: value}
-            variant = Prompts(prompts.template, kwargs, prompts.now)
-            outcome = _outcome(variant, case)
-            if outcome is not None and outcome != usual:
+        for value in values if name not in prompts.kwargs else ():
+            variant = Prompts(prompts.template, {**prompts.kwargs, name: value}, prompts.now)
+            if _renders(variant, case) and _outcome(variant, case) != usual:
                 yield variant, {name: value}
 
 
-def _representative(prompts: Prompts) -> Case | None:
-    """Return the first of some cases whose history the template renders."""
-    cases = (REPRESENTATIVE, *(Case("user", "tail", leading, "system", False) for leading in (True, False)))
-    return next((case for case in cases if _outcome(prompts, case) is not None), None)
+def _renders(prompts: Prompts, case: Case) -> bool:
+    """Tell whether the template renders what stands before the run; a value with which it does not is none."""
+    return isinstance(prompts.prompt(case.history, case.tools), str)
 
 
-def _outcome(prompts: Prompts, case: Case) -> tuple[str, str] | None:
-    """Return the prompts before and with the run as texts; None where the one before does not render."""
-    before = prompts.prompt(case.history, case.tools)
-    after, _ = prompts.with_run(case)
-    return None if isinstance(before, RenderError) else (before, str(after))
+def _outcome(prompts: Prompts, case: Case) -> tuple[str, str]:
+    """Return the prompts before and with the run, or what the template raised.
+
+    Without the generation prompt: a setting that changes nothing else cannot change what becomes of a run.
+    """
+    with_run = prompts.prompt(case.conversation, case.tools)
+    return str(prompts.prompt(case.history, case.tools)), str(with_run)

@@ -14,7 +14,7 @@ from .errors import InputError, UsageError
 from .report import ModelInfo
 from .template import ChatTemplate
 from .template_files import load_template, read_json
-from .tokenizer_files import load_tokenizer, load_tokenizer_named
+from .tokenizer_files import load_bundled_tokenizer, load_tokenizer, load_tokenizer_named
 
 if TYPE_CHECKING:
     from .mlx_engine import MLXEngine
@@ -123,16 +123,21 @@ def load_model(
         if template is not None:
             raise UsageError("--model is a template already, so --template cannot replace it")
         chat_template = load_template(str(name), special_tokens=special_tokens, **options)
-        used = load_tokenizer_named(tokenizer) if tokenizer else load_tokenizer(DEFAULT_MODEL)
+        used = load_tokenizer_named(tokenizer) if tokenizer else load_bundled_tokenizer()
         notes = () if tokenizer else (_APPROXIMATE,)
         return ReplayModel(
             chat_template, used, str(name), "template", tokenizer is None, DEFAULT_MODEL, None, notes
         )
-    used = load_tokenizer_named(tokenizer) if tokenizer else load_tokenizer(directory)
+    if tokenizer:
+        used = load_tokenizer_named(tokenizer)
+    else:
+        used = load_bundled_tokenizer() if name is None else load_tokenizer(directory)
     own_tokens = dict(used.special_tokens) if not tokenizer else {}
     chat_template = load_template(
         template or directory, special_tokens={**own_tokens, **(special_tokens or {})}, **options
     )
+    if name is None and template is None:
+        chat_template.source = "bundled"
     weights = (
         None if name is None else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
     )

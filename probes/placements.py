@@ -184,10 +184,12 @@ def _plain() -> Iterator[Case]:
 
 def _further() -> Iterator[Case]:
     ends: tuple[Follows, ...] = ("tail", "between")
-    shapes: tuple[Shape, ...] = ("two-in-a-row", "two-runs", "two-leading")
+    shapes: tuple[Shape, ...] = ("two-runs", "two-leading")
     preceding: tuple[Preceding, ...] = ("user", "tool")
-    for shape, before, placement in product(shapes, preceding, ends):
-        yield Case(before, placement, True, "system", before == "tool", shape)
+    for before, placement in product(preceding, ends):
+        yield Case(before, placement, True, "system", before == "tool", "two-in-a-row")
+    for shape, before in product(shapes, preceding):
+        yield Case(before, "tail", True, "system", before == "tool", shape)
     for placement in ends:
         yield Case("tool", placement, True, "system", True, "parallel-calls")
     yield Case("tool", "before-tool", True, "system", True, "between-results")

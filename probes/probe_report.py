@@ -23,6 +23,7 @@ from .template_checks import check_template
 from .thinking import examine_thinking
 from .thinking_findings import thinking_findings
 from .thinking_report import ThinkingReport
+from .tokenizer_loading import check_loading
 
 SCHEMA = "tplaudit.probe/1"
 
@@ -113,6 +114,7 @@ def probe(
             *server_findings(servers, placements),
             *thinking_findings(thinking),
             *check_template(Prompts(template, given, now)),
+            *check_loading(template.source),
         ]
     )
     findings, ignored = apply_ignores(found, ignores, template.source)

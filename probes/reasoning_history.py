@@ -107,6 +107,7 @@ class HistoryProbe:
         #: How often the template was rendered (counted).
         self.renders = 0
         self._string_arguments = False
+        self._known: dict[tuple[Form, str, Profile | None], History] = {}
 
     def __call__(
         self,
@@ -114,14 +115,20 @@ class HistoryProbe:
         kwargs: Mapping[str, Any] | None = None,
         profile: Profile | None = None,
     ) -> History:
-        """Find out what becomes of reasoning.
+        """Find out what becomes of reasoning; what was found out before is not rendered again.
 
         Args:
             form: how the messages carry it.
             kwargs: chat-template kwargs.
             profile: replaces the template's own profile.
         """
-        view = _View(self, kwargs or {}, profile)
+        key = (form, repr(sorted((kwargs or {}).items(), key=lambda item: item[0])), profile)
+        if key not in self._known:
+            self._known[key] = self._evaluate(form, kwargs or {}, profile)
+        return self._known[key]
+
+    def _evaluate(self, form: Form, kwargs: Mapping[str, Any], profile: Profile | None) -> History:
+        view = _View(self, kwargs, profile)
         first, second = answer(form, FIRST), answer(form, SECOND)
         recent = view.render([_USER, first], self.tools, ANSWER, prompted=False)
         later = view.render([_USER, first, _USER, second, _USER], self.tools, ANSWER)

@@ -2,101 +2,213 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from .conversation import Request, Transcript
 from .errors import RenderError
+from .missing_texts import missing_texts
 from .policies.base import Action, Policy, Prepared, render_prepared
+from .prompt_diff import PromptDiff, Side, compare
+from .system_fates import SystemTurn, system_turns
 from .template import ChatTemplate
-from .tokens import IncrementalEncoder
+from .text_spans import Span, find_texts
+
+if TYPE_CHECKING:
+    from .llamacpp_engine import EngineComparison, LlamaCppEngine
+    from .tokens import IncrementalEncoder
 
 SCHEMA = "tplaudit.render/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """One turn under one policy. The field names are the JSON names.
+    """One turn under one policy.
 
     Attributes:
         policy: as the person named it.
-        messages: the messages that the template sees.
-        notes: what the policy did and why.
-        prompt: the text that it writes, or None where it raised.
-        chars: length of the prompt in characters (counted).
-        body_chars: the same without the generation prompt.
-        tokens: length in token ids (counted), or None where there is no tokenizer.
-        error: what the template raised.
+        prepared: what the template got, and what was done to get there.
+        prompt: the text that the template wrote, or None where it raised.
+        body_chars: length of the prompt without the generation prompt, in characters (counted); None where the
+            template does not render that.
+        tokens: length of the prompt in token ids (counted), or None where there is no tokenizer.
+        error: what the template raised, or the server answers instead.
+        spans: where the messages' texts were found in the prompt (text_spans.py).
+        text_missing_of: the client's indices of the messages without text in the prompt; None without one.
+        system_turns: what became of each system turn.
+        llamacpp: the same request through llama.cpp's engine, where that was asked for.
     """
 
     policy: str
-    messages: tuple[Mapping[str, Any], ...]
-    notes: tuple[str, ...]
+    prepared: Prepared
     prompt: str | None
-    chars: int | None
     body_chars: int | None
     tokens: int | None
     error: str | None
+    spans: tuple[Span, ...]
+    text_missing_of: tuple[int, ...] | None
+    system_turns: tuple[SystemTurn, ...]
+    llamacpp: EngineComparison | None = None
+
+    @property
+    def messages(self) -> tuple[Mapping[str, Any], ...]:
+        """The messages that the template saw."""
+        return tuple(message.data for message in self.prepared.request.messages)
+
+    @property
+    def chars(self) -> int | None:
+        """Length of the prompt in characters (counted)."""
+        return None if self.prompt is None else len(self.prompt)
+
+    @property
+    def note_refused_at(self) -> int | None:
+        """The client's index of the first message of the system run that could not become a note."""
+        refused = (action.messages for action in self.prepared.actions if action.kind == "refused")
+        return next((messages[0] for messages in refused if messages), None)
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedTurn:
-    """One turn, counted from 1, under each policy."""
+    """One turn under each policy.
+
+    Attributes:
+        turn: number of the request, counted from 1.
+        request: the request as the client sent it.
+        policies: in the order in which they were named.
+    """
 
     turn: int
+    request: Request
     policies: tuple[Rendered, ...]
 
 
-def render_turns(
-    transcript: Transcript,
-    template: ChatTemplate,
-    policies: Sequence[Policy],
-    *,
-    encoder: IncrementalEncoder | None = None,
-    only: int | None = None,
-) -> Iterator[RenderedTurn]:
-    """Render the requests of a transcript under each policy.
+def turns_of(transcript: Transcript, only: Collection[int] | None) -> Iterator[tuple[int, Request]]:
+    """Yield the turns of a transcript with their numbers, counted from 1.
 
     Args:
         transcript: the requests.
-        template: the model's chat template.
-        policies: what the servers do to the messages first.
-        encoder: counts the tokens, where there is a tokenizer.
-        only: the one turn to render; None for all. Requests behind it are not read.
+        only: the turns to yield; None for all. Requests behind the last of them are not read.
 
     Raises:
         InputError: the transcript cannot be read.
     """
     for turn, request in enumerate(transcript, 1):
-        if only is None or turn == only:
-            rendered = tuple(_render(request, template, policy, encoder) for policy in policies)
-            yield RenderedTurn(turn, rendered)
-        if turn == only:
+        if only is None or turn in only:
+            yield turn, request
+        if only is not None and turn >= max(only, default=0):
             return
 
 
+def last_turn(transcript: Transcript) -> tuple[int, Request] | None:
+    """Return the last turn with its number; None where there is none. Raises InputError (see `turns_of`)."""
+    last = None
+    for last in enumerate(transcript, 1):
+        pass
+    return last
+
+
+def render_turn(
+    turn: int,
+    request: Request,
+    template: ChatTemplate,
+    policies: Sequence[Policy],
+    *,
+    encoder: IncrementalEncoder | None = None,
+    engine: LlamaCppEngine | None = None,
+) -> RenderedTurn:
+    """Render a request under each policy.
+
+    Args:
+        turn: its number.
+        request: as the client sent it.
+        template: the model's chat template.
+        policies: what the servers do to the messages first.
+        encoder: counts the tokens, where there is a tokenizer.
+        engine: renders once more with llama.cpp's engine, where given.
+    """
+    rendered = tuple(_render(request, template, policy, encoder, engine) for policy in policies)
+    return RenderedTurn(turn, request, rendered)
+
+
 def _render(
-    request: Request, template: ChatTemplate, policy: Policy, encoder: IncrementalEncoder | None
+    request: Request,
+    template: ChatTemplate,
+    policy: Policy,
+    encoder: IncrementalEncoder | None,
+    engine: LlamaCppEngine | None,
 ) -> Rendered:
     prepared = policy.prepare(request, template)
+    prompt, error = None, None
     try:
         prompt, prepared = render_prepared(prepared, template)
-        body = template.render_request(
-            prepared.request, add_generation_prompt=False, profile=prepared.profile
+    except RenderError as raised:
+        error = str(raised)
+    spans = () if prompt is None else find_texts(prompt, prepared.request.messages)
+    missing = None if prompt is None else missing_texts(request, prepared, prompt, spans, template)
+    return Rendered(
+        policy=policy.name,
+        prepared=prepared,
+        prompt=prompt,
+        body_chars=None if prompt is None else _body_chars(prepared, template),
+        tokens=None if prompt is None or encoder is None else len(encoder.encode(prompt)),
+        error=error,
+        spans=spans,
+        text_missing_of=missing,
+        system_turns=system_turns(request, prepared, spans, missing or ()),
+        llamacpp=None if engine is None else engine.compare(prepared, template),
+    )
+
+
+def _body_chars(prepared: Prepared, template: ChatTemplate) -> int | None:
+    try:
+        return len(
+            template.render_request(prepared.request, add_generation_prompt=False, profile=prepared.profile)
         )
-    except RenderError as error:
-        return Rendered(policy.name, *_shown(prepared), None, None, None, None, str(error))
-    tokens = None if encoder is None else len(encoder.encode(prompt))
-    return Rendered(policy.name, *_shown(prepared), prompt, len(prompt), len(body), tokens, None)
-
-
-def _shown(prepared: Prepared) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    messages = tuple(message.data for message in prepared.request.messages)
-    return messages, tuple(describe(action) for action in prepared.actions)
+    except RenderError:
+        return None
 
 
 def describe(action: Action) -> str:
     """Say in one line what a policy did to which messages, and why."""
     which = ", ".join(map(str, action.messages))
     return f"{action.kind} {which}: {action.why}" if which else f"{action.kind}: {action.why}"
+
+
+def diff_policies(turn: RenderedTurn) -> PromptDiff:
+    """Compare the prompts of a turn's first and second policy."""
+    return _compare(turn.turn, turn.policies[0], turn.turn, turn.policies[1])
+
+
+def diff_turns(earlier: RenderedTurn, later: RenderedTurn) -> tuple[PromptDiff, ...]:
+    """Compare each policy's prompts of two turns."""
+    pairs = zip(earlier.policies, later.policies, strict=True)
+    return tuple(_compare(earlier.turn, old, later.turn, new) for old, new in pairs)
+
+
+def _compare(old_turn: int, old: Rendered, new_turn: int, new: Rendered) -> PromptDiff:
+    before, after = Side(old.policy, old_turn, old.error), Side(new.policy, new_turn, new.error)
+    return compare(before, old.prompt, after, new.prompt)
+
+
+def turn_to_json(turn: RenderedTurn) -> dict[str, Any]:
+    """Return a turn as docs/render.md describes it."""
+    return {"turn": turn.turn, "policies": [_to_json(each) for each in turn.policies]}
+
+
+def _to_json(rendered: Rendered) -> dict[str, Any]:
+    return {
+        "policy": rendered.policy,
+        "messages": list(rendered.messages),
+        "notes": [describe(action) for action in rendered.prepared.actions],
+        "actions": [asdict(action) for action in rendered.prepared.actions],
+        "system_turns": [asdict(each) for each in rendered.system_turns],
+        "note_refused_at": rendered.note_refused_at,
+        "prompt": rendered.prompt,
+        "chars": rendered.chars,
+        "body_chars": rendered.body_chars,
+        "text_missing_of": rendered.text_missing_of,
+        "tokens": rendered.tokens,
+        "error": rendered.error,
+        "llamacpp": None if rendered.llamacpp is None else asdict(rendered.llamacpp),
+    }

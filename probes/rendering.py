@@ -8,10 +8,12 @@ docs/rendering.md. Everything here runs either in this process, under bounds.run
 from __future__ import annotations
 
 import traceback
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from types import FrameType, GeneratorType
 from typing import Any, Literal
 
@@ -125,7 +127,7 @@ def render(template: Template, job: Job, most: int) -> str:
 
 
 def render_and_locate(template: Template, job: Job, most: int, text: str | None) -> tuple[str, int | None]:
-    """Render a conversation, and find the line that first writes a text, at no more than the cost of the render.
+    """Render a conversation, and find the line that first writes a text, at the cost of the render alone.
 
     Args:
         template: the compiled template.
@@ -190,7 +192,7 @@ def chunk_at(template: Template, job: Job, offset: int) -> Chunk:
 def _running(template: Template, job: Job) -> Iterator[tuple[Iterator[str], dict[int, int]]]:
     """Start a template's generator with the clock pinned; turn whatever it raises into a RenderError.
 
-    Yields the generator, and the indices of the message and tool objects that the template sees (`_variables`).
+    Yields the generator, and the indices of the message and tool objects that it sees (`_variables`).
     """
     token = clock.set(job.now)
     try:
@@ -253,7 +255,7 @@ def _continued_field(job: Job) -> str:
 
 
 def _mark_continuation(message: dict[str, Any], field: str) -> None:
-    """Mark the end of a message's field; reasoning under all its names, since a template reads one of them."""
+    """Mark the end of a message's field; of reasoning under each name, since a template reads one of them."""
     value = message.get(field)
     if isinstance(value, list):
         part = _last_text_part(value)
@@ -290,7 +292,21 @@ def _cut_at_continuation(text: str, job: Job) -> str:
 def _line(template: Template, generator: Any) -> int | None:
     """Return the template line at which the generator stands."""
     frame = _innermost_frame(generator)
-    return template.get_corresponding_lineno(frame.f_lineno) if frame else None
+    if frame is None:
+        return None
+    code_lines, template_lines = _line_table(template)
+    place = bisect_right(code_lines, frame.f_lineno) - 1
+    return template_lines[place] if place >= 0 else 1
+
+
+@lru_cache(maxsize=8)
+def _line_table(template: Template) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the lines of the compiled code at which another template line begins, and those template lines.
+
+    As `Template.get_corresponding_lineno` reads them, which takes the table apart anew at each call.
+    """
+    pairs = template.debug_info
+    return tuple(code for _, code in pairs), tuple(line for line, _ in pairs)
 
 
 def _innermost_frame(generator: Any) -> FrameType | None:

@@ -328,7 +328,7 @@ def to_json(report: ReplayReport) -> dict[str, Any]:
     """Return the report as plain JSON types."""
     import msgspec
 
-    value: dict[str, Any] = msgspec.to_builtins(report)
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
     return value
 
 

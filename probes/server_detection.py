@@ -113,8 +113,10 @@ def _omlx(
     """oMLX's probe; with `leading`, as jundot/omlx#1991 proposes it for requests that have a leading system."""
     answers = _omlx_answers(template, request, leading)
     supported = {str(place): answer.in_place for place, answer in answers.items()}
-    equipped = _omlx_answers(template, request.replace(tools=TOOLS), leading)
-    with_tools = {str(place): answer.in_place for place, answer in equipped.items()}
+    with_tools = supported
+    if template.sees_tools and not leading:
+        equipped = _omlx_answers(template, request.replace(tools=TOOLS), leading)
+        with_tools = {str(place): answer.in_place for place, answer in equipped.items()}
     at: dict[str, Decision] = {
         str(place): "inline" if answer.in_place else "note" if place.preceding == "user" else "hoist"
         for place, answer in answers.items()

@@ -129,6 +129,11 @@ class ChatTemplate:
         """The source text of the template that is used without tools."""
         return self.choose(None).text
 
+    @cached_property
+    def sees_tools(self) -> bool:
+        """Whether a prompt may depend on the tool list; not where the one template never names it."""
+        return len(self.sources) > 1 or "tools" in self.text
+
     def choose(self, tools: Sequence[Mapping[str, Any]] | None) -> TemplateSource:
         """Return the template that a request gets: `tool_use` where tools are given, else `default`.
 
@@ -193,8 +198,8 @@ class ChatTemplate:
     ) -> tuple[str, int | None]:
         """Render a request as `render_request`, and find the line that first writes a text.
 
-        Costs no second render, as `chunk_at` would. The line is None where no single chunk holds the text, and
-        where there is none to look for.
+        Costs no second render, as `chunk_at` would. The line is None where no single chunk holds the text,
+        and where there is none to look for.
 
         Raises:
             RenderError: see `render`.
@@ -202,12 +207,14 @@ class ChatTemplate:
         name, job = self._request_job(request, add_generation_prompt, profile)
         source = self.sources[name]
 
-        def in_child(limits: Limits) -> tuple[str, int | None]:
+        def in_child(spent: float) -> tuple[str, int | None]:
             from .isolation import child
 
-            prompt = child.render(source.text, job, limits)
-            offset = -1 if text is None else prompt.find(text)
-            return prompt, None if offset < 0 else child.chunk_at(source.text, job, offset, limits).line
+            prompt = child.render(source.text, job, self.limits, spent)
+            if text is None or (offset := prompt.find(text)) < 0:
+                return prompt, None
+            chunk = child.chunk_at(source.text, job, offset, self.limits, spent)
+            return prompt, chunk.line if offset + len(text) <= chunk.end else None
 
         most = self.limits.characters
         return self._bounded(name, lambda: render_and_locate(source.compiled, job, most, text), in_child)
@@ -224,10 +231,10 @@ class ChatTemplate:
         name, job = self._request_job(request, add_generation_prompt, profile)
         source = self.sources[name]
 
-        def in_child(limits: Limits) -> Chunk:
+        def in_child(spent: float) -> Chunk:
             from .isolation import child
 
-            return child.chunk_at(source.text, job, offset, limits)
+            return child.chunk_at(source.text, job, offset, self.limits, spent)
 
         return self._bounded(name, lambda: chunk_at(source.compiled, job, offset), in_child)
 
@@ -294,14 +301,14 @@ class ChatTemplate:
     def _render(self, name: str, job: Job) -> str:
         source = self.sources[name]
 
-        def in_child(limits: Limits) -> str:
+        def in_child(spent: float) -> str:
             from .isolation import child
 
-            return child.render(source.text, job, limits)
+            return child.render(source.text, job, self.limits, spent)
 
         return self._bounded(name, lambda: render(source.compiled, job, self.limits.characters), in_child)
 
-    def _bounded(self, name: str, here: Callable[[], Result], in_child: Callable[[Limits], Result]) -> Result:
+    def _bounded(self, name: str, here: Callable[[], Result], in_child: Callable[[float], Result]) -> Result:
         """Run a template in this process while its steps are bounded, else in the child."""
         if name in self._stopped:
             raise self._stopped[name]
@@ -313,8 +320,7 @@ class ChatTemplate:
                     return bounds.run(here, self.limits.seconds)
                 except bounds.Unbounded:
                     source.well_behaved = False
-            spent = time.monotonic() - started
-            return in_child(replace(self.limits, seconds=max(self.limits.seconds - spent, 0.001)))
+            return in_child(time.monotonic() - started)
         except RenderLimit as error:
             self._stopped[name] = error
             raise

@@ -11,20 +11,11 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .errors import InputError
 from .template import ChatTemplate
 
-SPECIAL_TOKEN_NAMES = (
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
-)
 #: What a bare template gets, since it brings no tokens of its own.
 BARE_TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>"}
 _MAX_BYTES = 20_000_000
@@ -48,7 +39,7 @@ def load_template(
     """
     path = Path(name)
     if str(name) == "-":
-        texts, tokens = {"default": sys.stdin.read()}, dict(BARE_TOKENS)
+        texts, tokens = {"default": _read(sys.stdin.buffer, "-")}, dict(BARE_TOKENS)
     elif path.is_dir():
         texts, tokens = _from_directory(path)
     elif path.suffix == ".json":
@@ -73,17 +64,15 @@ def _from_directory(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         texts["default"] = read_text(path / "chat_template.jinja")
     for file in sorted(path.glob("additional_chat_templates/*.jinja")):
         texts[file.stem] = read_text(file)
-    tokens: dict[str, str] = {}
-    config_path = path / "tokenizer_config.json"
-    if (path / "special_tokens_map.json").is_file():
-        tokens |= tokens_of(read_json(path / "special_tokens_map.json"))
-    if config_path.is_file():
-        config = read_json(config_path)
-        tokens |= tokens_of(config)
-        texts = texts or _from_config(config, config_path)
-    elif texts and not tokens:
+    config_path, tokens_path = path / "tokenizer_config.json", path / "special_tokens_map.json"
+    config = read_json(config_path) if config_path.is_file() else {}
+    tokens = tokens_of(config)
+    # The older file: it is read only beside a configuration without the newer way to say the same.
+    if "added_tokens_decoder" not in config and tokens_path.is_file():
+        tokens |= tokens_of(read_json(tokens_path))
+    if not config and not tokens:
         tokens = dict(BARE_TOKENS)
-    return texts, tokens
+    return texts or _from_config(config, config_path), tokens
 
 
 def _from_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
@@ -94,9 +83,11 @@ def _from_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     if isinstance(template, str):
         return {"default": template}
     if isinstance(template, list) and all(isinstance(entry, dict) for entry in template):
-        named = {entry.get("name"): entry.get("template") for entry in template}
-        if all(isinstance(key, str) and isinstance(text, str) for key, text in named.items()):
-            return {str(key): str(text) for key, text in named.items()}
+        template = {entry.get("name"): entry.get("template") for entry in template}
+    if isinstance(template, dict) and all(
+        isinstance(part, str) for pair in template.items() for part in pair
+    ):
+        return dict(template)
     raise InputError(
         "chat_template is neither a text nor a list of named templates",
         where=str(path),
@@ -105,15 +96,16 @@ def _from_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
 
 
 def tokens_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the special tokens that a tokenizer_config.json or special_tokens_map.json names."""
-    tokens = {}
-    for name in SPECIAL_TOKEN_NAMES:
-        value = config.get(name)
-        if isinstance(value, dict):
-            value = value.get("content")
-        if isinstance(value, str):
-            tokens[name] = value
-    return tokens
+    """Return the named special tokens of a tokenizer_config.json or special_tokens_map.json.
+
+    Besides the standard ones these are a model's own: other keys that end in `_token`, and the keys of an
+    `extra_special_tokens` dict.
+    """
+    extra = config.get("extra_special_tokens")
+    named = {key: value for key, value in config.items() if key.endswith("_token")}
+    named |= extra if isinstance(extra, dict) else {}
+    tokens = {key: value.get("content") if isinstance(value, dict) else value for key, value in named.items()}
+    return {key: value for key, value in tokens.items() if isinstance(value, str)}
 
 
 def read_text(path: Path) -> str:
@@ -123,20 +115,24 @@ def read_text(path: Path) -> str:
         InputError: it is missing, unreadable, absurdly large or not UTF-8 text.
     """
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise InputError("too large to be a template or configuration", where=str(path))
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(
-            "not UTF-8 text", where=str(path), fix="give a template or a model directory"
-        ) from None
+        with path.open("rb") as file:
+            return _read(file, str(path))
     except OSError as error:
         raise InputError(
             (error.strerror or "cannot be read").lower(), where=str(path), fix="check the path"
         ) from None
-    if "\0" in text:
-        raise InputError("a binary file, not a template", where=str(path), fix="give a .jinja file")
-    return text
+
+
+def _read(file: IO[bytes], where: str) -> str:
+    data = file.read(_MAX_BYTES + 1)  # and no more: it may be a device
+    if b"\0" in data:
+        raise InputError("a binary file, not a template", where=where, fix="give a .jinja file")
+    if len(data) > _MAX_BYTES:
+        raise InputError("too large to be a template or configuration", where=where)
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text", where=where, fix="give a template or a model directory") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:

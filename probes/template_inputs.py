@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from jinja2 import nodes
 
+from .jinja import environment
 from .template import TemplateSource
 
 #: What every request gives a template, and the special tokens: no chat-template kwargs.
@@ -20,6 +21,9 @@ GIVEN = frozenset(
     sep_token pad_token cls_token mask_token""".split()
 )
 
+#: Names that Jinja itself gives a meaning within loops, macros and blocks.
+_SCOPES = frozenset({"loop", "caller", "varargs", "kwargs", "self", "super"})
+
 
 def inputs(source: TemplateSource) -> frozenset[str]:
     """Return the chat-template kwargs that a template reads.
@@ -27,10 +31,12 @@ def inputs(source: TemplateSource) -> frozenset[str]:
     Raises:
         RenderError: the source is not valid Jinja.
     """
-    first: dict[str, str] = {}
-    for name in _in_order(source.tree):
-        first.setdefault(name.name, name.ctx)
-    return frozenset(name for name in source.undeclared - GIVEN if first.get(name) == "load")
+    first: dict[str, bool] = {}
+    for name, read in _in_order(source.tree):
+        first.setdefault(name, read)
+    macros = {macro.name for macro in source.tree.find_all(nodes.Macro)}
+    others = GIVEN | _SCOPES | macros | environment().globals.keys()
+    return frozenset(name for name, read in first.items() if read and name not in others)
 
 
 def compared_texts(source: TemplateSource, variable: str) -> tuple[str, ...]:
@@ -61,11 +67,11 @@ def _texts(node: nodes.Node) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _in_order(node: nodes.Node) -> Iterator[nodes.Name]:
-    """Yield names in the order in which they are evaluated."""
+def _in_order(node: nodes.Node) -> Iterator[tuple[str, bool]]:
+    """Yield names in the order in which they are evaluated, and whether each is read."""
     match node:
-        case nodes.Name():
-            yield node
+        case nodes.Name(name=name, ctx=context):
+            yield name, context == "load"
             return
         case nodes.Assign(target=target, node=value):
             children: list[nodes.Node] = [value, target]

@@ -38,6 +38,7 @@ __all__ = ["HISTORY_VARIABLES", "ThinkingReport", "VariableReport", "examine_thi
 _KEYS: tuple[Form, ...] = ("reasoning_content", "reasoning", "thinking")
 _WITHIN_CONTENT: tuple[Form, ...] = ("content-part", "inline")
 _BOOLEANS = (True, False)
+_PRINTED_PART = re.compile(r"""(['"])type\1:\s*(['"])thinking\2""")
 #: Most texts that are tried for a variable which the template compares with texts.
 _MOST_TEXTS = 6
 
@@ -96,6 +97,7 @@ class _Examination:
             raw={form: self._raw(form).verdict for form in _KEYS},
             llama_cpp=self._llama_cpp(mentions),
             omlx=self._omlx(),
+            parts_printed=any(_PRINTED_PART.search(prompt or "") for prompt in forms["content-part"].prompts),
             not_evaluated={what: reason for what, reason in reasons.items() if reason is not None},
             renders=self.probe.renders,
         )
@@ -118,7 +120,7 @@ class _Examination:
         """Yield the templates that the conversations are rendered with, those that are valid Jinja."""
         for source in self.template.sources.values():
             try:
-                source.undeclared  # noqa: B018 - parses
+                source.tree  # noqa: B018 - parses
             except RenderError:
                 continue
             yield source
@@ -195,7 +197,7 @@ class _Examination:
 
     def _only_with(self, name: str, base: Mapping[str, Any]) -> Mapping[str, bool] | None:
         """Find the switch of thinking with which a variable without effect has one."""
-        if not any(name in source.undeclared for source in self._sources()):
+        if not any(name in inputs(source) for source in self._sources()):
             return None
         switches = [(switch, state) for switch in SWITCHES if switch in self.words for state in _BOOLEANS]
         for switch, state in switches:

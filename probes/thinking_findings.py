@@ -53,7 +53,9 @@ def _stripped(report: ThinkingReport) -> Iterator[Finding]:
     if report.knob is not None or report.history not in ("tool-loop-only", "drops"):
         return
     where = "inside the tool loop only" if report.history == "tool-loop-only" else "of the last turn only"
-    message = f"the template writes reasoning {where}, and no variable keeps it behind the next user turn"
+    message = (
+        f"the template writes reasoning {where}, and no variable by itself keeps it behind the next user turn"
+    )
     calls = _keeps_calls(report)
     if calls is not None:
         value = _written(calls.keeps_calls_with)

@@ -124,6 +124,8 @@ class ThinkingReport:
         raw: the verdicts without transformers' aliasing of the three keys (docs/rendering.md).
         llama_cpp: what llama.cpp's defaults change.
         omlx: what oMLX switches on.
+        parts_printed: whether a content list with a part of type `thinking` comes out in a list's notation,
+            so that the verdict on it is about text that no model was trained on.
         not_evaluated: for `history` and each of `fields`, what could not be evaluated, and why.
         renders: how often the template was rendered for history (counted).
     """
@@ -140,5 +142,6 @@ class ThinkingReport:
     raw: Mapping[str, Verdict]
     llama_cpp: LlamaCpp
     omlx: Omlx
+    parts_printed: bool = False
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     renders: int = 0

@@ -151,6 +151,15 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return BackendTokenizer(_load_file(path), str(path))
 
 
+def load_bundled_tokenizer() -> Tokenizer:
+    """Load the bundled model's tokenizer, without importing transformers: its ids are tokenizer.json's."""
+    from ..fixtures import DEFAULT_MODEL
+    from .template_files import read_json, tokens_of
+
+    tokens = tokens_of(read_json(DEFAULT_MODEL / "tokenizer_config.json"))
+    return BackendTokenizer(_load_file(DEFAULT_MODEL / "tokenizer.json"), "bundled", tokens)
+
+
 def load_tokenizer_named(spec: str) -> Tokenizer:
     """Load what a person named: `characters`, a tokenizer.json, or a model directory.
 

@@ -1,7 +1,7 @@
 """A static check: does a template use only what can be bounded inside this process?
 
-Most templates do; the rest is rendered in a child (isolation.py) from the start. The answer rests on names, so
-that a template may deceive it by giving something else a known name: bounds.py looks at the values themselves
+Most templates do; the rest is rendered in a child (isolation.py) from the start. The answer rests on names,
+and a template may deceive it by giving something else a known name: bounds.py looks at the values themselves
 while the template runs, and has the last word. No says nothing bad about a template, it is only slower.
 """
 
@@ -34,6 +34,9 @@ _FOREIGN = (
     nodes.Import,
     nodes.Include,
 )
+#: Comparisons and keys of one expression, between which no signal arrives.
+_MAX_COMPARED = 2
+_MAX_KEYS = 100
 #: Compiling a larger template is itself a long step.
 _MAX_NODES = 20_000
 
@@ -63,6 +66,10 @@ def _bounded(node: nodes.Node) -> bool:
             return name not in COSTLY_TESTS
         case nodes.Call(node=nodes.Getattr(attr=name)):
             return name in _METHODS
+        case nodes.Compare(ops=operands):
+            return len(operands) <= _MAX_COMPARED
+        case nodes.Dict(items=pairs):
+            return sum(not isinstance(pair.key, nodes.Const) for pair in pairs) <= _MAX_KEYS
         case nodes.Name(name=name):
             return name not in _COSTLY_FUNCTIONS
         case _:

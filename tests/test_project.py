@@ -132,9 +132,8 @@ def test_the_wheel_holds_the_data_and_no_tests(tmp_path: Path) -> None:
 
 def _requirements() -> list[Requirement]:
     project = PROJECT["project"]
-    return [
-        Requirement(each) for each in (*project["dependencies"], *project["optional-dependencies"]["dev"])
-    ]
+    extras = (each for extra in project["optional-dependencies"].values() for each in extra)
+    return [Requirement(each) for each in (*project["dependencies"], *extras)]
 
 
 def _pins() -> dict[str, str]:

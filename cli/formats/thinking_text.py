@@ -102,6 +102,8 @@ def _draw_report(report: ThinkingReport, console: Console) -> None:
         raw = report.raw.get(form, verdict)
         reason = report.not_evaluated.get("history" if form == "reasoning_content" else form, "")
         meaning = reason if verdict == "not-evaluated" else _WORDS[verdict][2]
+        if form == "content-part" and report.parts_printed:
+            meaning += ", but the list is printed in Python's or JSON's notation"
         table.add_row(
             _FORMS[form], _verdict(verdict), escape(meaning), "" if raw == verdict else _verdict(raw)
         )

@@ -22,6 +22,8 @@ BILLING_HEADER = "x-anthropic-billing-header:"
 #: Versioned types of tools that Anthropic's own machines run; a local server cannot offer them.
 SERVER_TOOLS = ("web_search_", "code_execution_", "bash_", "text_editor_", "computer_")
 
+_VOLATILE = "the server leaves out what changes with every request"
+
 Block = Mapping[str, Any]
 
 
@@ -75,12 +77,12 @@ def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
             Action("converted", (TOP_LEVEL,), "the top-level system text becomes the first message")
         )
     if dropped:
-        actions.append(
-            Action("dropped", (TOP_LEVEL,), "the server leaves out what changes with every request")
-        )
+        actions.append(Action("dropped", (TOP_LEVEL,), _VOLATILE))
     for message in request.messages:
         turns, lost = _turns(message, rules)
         messages += turns
+        if _is_cleaned(message, turns, rules):
+            actions.append(Action("dropped", (message.index,), _VOLATILE))
         if lost:
             kinds = ", ".join(dict.fromkeys(lost))
             actions.append(Action("dropped", (message.index,), f"the server leaves out its blocks: {kinds}"))
@@ -156,6 +158,13 @@ def _system_text(system: Any, rules: AnthropicRules) -> tuple[str, bool]:
         given = system if isinstance(system, str) else ""
     text = rules.clean_system(given) if rules.clean_system else given
     return text, dropped or text != given
+
+
+def _is_cleaned(message: Message, turns: list[Message], rules: AnthropicRules) -> bool:
+    """Return whether the server took something out of a system turn's text."""
+    if rules.clean_system is None or message.data.get("role") not in SYSTEM_ROLES:
+        return False
+    return bool(turns[0].content != result_text(message.content, rules.between_blocks))
 
 
 @dataclass(slots=True)

@@ -38,10 +38,11 @@ class Action:
 
     Attributes:
         kind: what was done. `refused`: no message can carry the run as a note. `unsupported`: the run stands
-            where the server does not try the template. `probed`: the server tried the template.
-            `converted`: a message of another dialect was written as chat messages. `inserted`: the server
-            added a message of its own. `retried`: the server rendered again, differently, after an error.
-            `kwargs`: the server set or dropped chat-template kwargs.
+            where the server does not try the template, or the server cannot do what the request asks for.
+            `probed`: the server tried the template. `converted`: a message of another dialect, or in another
+            form, was written as chat templates want it. `inserted`: the server added a message of its own.
+            `retried`: the server rendered again, differently, after an error. `kwargs`: the server set or
+            dropped chat-template kwargs.
         messages: the client's indices of the messages it was done to.
         why: one clause for people.
     """

@@ -26,7 +26,7 @@ from ..conversation import Message, Request
 from ..errors import RenderError
 from .anthropic_route import AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from .part_texts import as_system, part_text
+from .part_texts import as_system, joined, part_text
 from .reasoning import template_text
 from .responses_route import ResponsesRules
 from .routes import BlockJoins, as_chat, body_effort, with_kwargs
@@ -174,7 +174,7 @@ class LlamaCpp:
         now = request.now or getattr(template, "now", None) or datetime.now()
         dates = {"datetime": now.strftime("%b %d %Y"), "date_string": now.strftime("%d %b %Y")}
         prepared = with_kwargs(prepared, {"enable_thinking": True}, "always defined")
-        return with_kwargs(prepared, dates, "always defined")
+        return with_kwargs(prepared, dates, "today, always defined", values=False)
 
 
 def reasoning_variables(keeps: bool) -> dict[str, bool]:
@@ -220,7 +220,7 @@ def _flattened(message: Message, parts: list[Any]) -> Text:
         new_line = text is not None and not after_marker and any(texts)
         texts.append(piece.wrapped(BETWEEN, "") if new_line else piece)
         after_marker = text is None
-    return join(texts, "") if texts else content_text(message, None, "")
+    return joined(texts, "") if texts else content_text(message, None, "")
 
 
 def _without_system_role(start: Rewrite) -> tuple[Rewrite, RenderError | None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..conversation import Message, Request
 from .anthropic_route import AnthropicRules
 from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from .part_texts import as_system, merge_into_first, part_texts, stripped
+from .part_texts import as_system, merge_into_first, part_text, part_texts, stripped
 from .preparation import ROUTE_OPTION, never_continued, rewritten, thinking_asked
 from .responses_route import ResponsesRules
 from .routes import BlockJoins, as_chat, route_of, with_kwargs
@@ -54,7 +54,7 @@ class MlxVlm:
         route = route_of(self.route, request)
         if route == "none":
             return self._place(request.messages).of(request)
-        start = as_chat(request, ANTHROPIC, RESPONSES, JOINS)
+        start = as_chat(_trimmed(request), ANTHROPIC, RESPONSES, JOINS)
         rewrite = Rewrite(start.request.messages)
         if route == "messages":
             rewrite = rewrite.then(as_system).then(self._place)
@@ -119,6 +119,39 @@ def _flat(message: Message) -> Message:
         return message
     text = stripped(join((text for text in part_texts(message) if text), " "))
     return rebuilt(message, text.text, text.pieces())
+
+
+def _trimmed(request: Request) -> Request:
+    """Return an Anthropic request with the texts of each content list joined, trimmed and put first."""
+    if request.dialect != "anthropic-messages":
+        return request
+    system = _trimmed_text(request.system) if isinstance(request.system, list) else request.system
+    messages = tuple(_trimmed_message(message) for message in request.messages)
+    return request.replace(messages=messages, system=system)
+
+
+def _trimmed_message(message: Message) -> Message:
+    blocks = message.content
+    if not isinstance(blocks, list) or any(map(_is_image, blocks)):
+        return message
+    others = [_trimmed_result(block) for block in blocks if part_text(block) is None]
+    text = _trimmed_text(blocks)
+    return message.replace(content=[{"type": "text", "text": text}, *others] if text else others)
+
+
+def _trimmed_text(blocks: list[Any]) -> str:
+    return "\n".join(text for block in blocks if (text := part_text(block))).strip()
+
+
+def _trimmed_result(block: Any) -> Any:
+    content = block.get("content") if isinstance(block, Mapping) else None
+    if not isinstance(content, list) or any(part_text(part) is None for part in content):
+        return block
+    return {**block, "content": _trimmed_text(content)}
+
+
+def _is_image(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") == "image"
 
 
 def _sorted_keys(value: Any) -> Any:

@@ -83,7 +83,7 @@ class Ollama:
         else:
             start = start.then(lambda messages: keep(messages, "left in place by the renderer"))
         prepared = replace(start.then(parse_arguments).of(chat.request), error=error)
-        return with_kwargs(with_kwargs(prepared, _thinking(request)), defaults, why)
+        return with_kwargs(with_kwargs(prepared, _thinking(request)), defaults, why, values=renderer != GO)
 
 
 def _split_contents(messages: Messages) -> Rewrite:

@@ -54,10 +54,17 @@ def stripped(text: Text) -> Text:
     return Text(body, tuple(owners))
 
 
+def joined(texts: Sequence[Text], separator: str) -> Text:
+    """Return texts as one; without a separator an empty text leaves no trace."""
+    if separator:
+        return join(texts, separator)
+    return join([text for text in texts if text] or texts[:1], separator)
+
+
 def system_turn(texts: Sequence[tuple[Message, Text]], separator: str) -> Message:
     """Return one system message of several messages' texts, with the first message's index."""
     first = texts[0][0]
-    text = join((text for _, text in texts), separator)
+    text = joined([text for _, text in texts], separator)
     own = all(owner == first.index for _, owner in text.owners)
     return Message({"role": "system", "content": text.text}, first.index, () if own else text.pieces())
 

@@ -8,8 +8,8 @@ on every route, because it leaves out later ones in silence. `route=none` is the
 alone (docs/servers.md, section 4; raullenchai/Rapid-MLX#1512, #1543, #4036, release 0.16.10).
 
 `engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
-only role, content, tool calls and their ids. The vision engine, which is followed otherwise, hands on lists
-that hold more than text.
+only role, content, tool calls and their ids. The engine for models that see (`vlm`), which is followed
+otherwise, hands on lists that hold more than text.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RapidMlx:
         relocate: the server runs with `--relocate-mid-conversation-system`.
         drops_counter: the messages route leaves token counters out, as it does since issue 4036.
         harmony: whether the template is Harmony's; None to tell by its text, as the server does.
-        text_engine: the engine for text models, which makes texts of all contents; else the vision engine.
+        text_engine: the engine for text models, which makes texts of all contents, is what serves.
     """
 
     name: str
@@ -116,8 +116,7 @@ class RapidMlx:
 
 def drop_counters(messages: Messages) -> Rewrite:
     """Leave out system messages that are only a token counter, last or right before an assistant turn."""
-    following = (*messages[1:], None)
-    pairs = zip(messages, following, strict=True)
+    pairs = zip(messages, (*messages[1:], None), strict=False)
     counters = [message for message, after in pairs if _is_counter(message, after)]
     if not counters:
         return Rewrite(messages)
@@ -313,7 +312,7 @@ KINDS = (
             "relocate": ("on", "off"),
             "counter": ("drop", "keep"),
             "harmony": ("on", "off"),
-            "engine": ("vision", "text"),
+            "engine": ("vlm", "text"),
         },
         source="raullenchai/Rapid-MLX 0.16.10",
         date="2026-10",

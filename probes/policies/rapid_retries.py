@@ -3,8 +3,8 @@
 Three complaints are answered: that a system message must come first (all are joined into one), that roles
 must alternate (tool history becomes text, neighbouring user turns are joined), and any TypeError (arguments
 as JSON text, then fewer chat-template kwargs, then the tools as text). Where no attempt renders, the first
-error stands (docs/servers.md, section 4; raullenchai/Rapid-MLX, rapid_mlx/utils/chat_template.py, release
-0.16.10).
+complaint about roles stands, but the last TypeError (docs/servers.md, section 4; raullenchai/Rapid-MLX,
+rapid_mlx/utils/chat_template.py, release 0.16.10).
 """
 
 from __future__ import annotations

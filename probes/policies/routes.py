@@ -90,18 +90,21 @@ def _joined_result(block: Mapping[str, Any], joins: BlockJoins) -> Mapping[str, 
     return {**block, "content": result_text(content, joins.between_results)}
 
 
-def with_kwargs(prepared: Prepared, defaults: Mapping[str, Any], why: str = "") -> Prepared:
+def with_kwargs(
+    prepared: Prepared, defaults: Mapping[str, Any], why: str = "", *, values: bool = True
+) -> Prepared:
     """Return what was prepared with kwargs that the server sets where the request does not.
 
     Args:
         prepared: what was prepared so far.
         defaults: the server's kwargs.
         why: where they come from; by default fields of the request's body.
+        values: whether the action shows the values, which may be long or of the day.
     """
     added = {name: value for name, value in defaults.items() if name not in prepared.request.kwargs}
     if not added:
         return prepared
-    what = ", ".join(f"{name}={value!r}" for name, value in added.items())
+    what = ", ".join(f"{name}={value!r}" if values else name for name, value in added.items())
     action = Action("kwargs", (), f"{what}: {why or 'from other fields of the request'}")
     request = prepared.request.replace(kwargs={**prepared.request.kwargs, **added})
     return replace(prepared, request=request, actions=(*prepared.actions, action))

@@ -7,11 +7,13 @@ on the chat route a strict template raises. `route=none` is the hoist of the mes
 release 0.6.0).
 
 `engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
-only role, content, tool calls and their ids. The vision engine, which is followed otherwise, hands lists on.
+only role, content, tool calls and their ids. The engine for models that see (`vlm`), which is followed
+otherwise, hands lists on.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -45,7 +47,7 @@ class VllmMlx:
     Attributes:
         name: the policy as the person named it.
         route: the server's route; None for that of the request's dialect.
-        text_engine: the engine for text models, which makes texts of all contents; else the vision engine.
+        text_engine: the engine for text models, which makes texts of all contents, is what serves.
     """
 
     name: str
@@ -69,7 +71,7 @@ class VllmMlx:
             rewrite = rewrite.then(join_neighbours)
         if route == "chat":
             rewrite = rewrite.then(_keep)
-        rewrite = rewrite.then(drop_billing_lines).then(lambda given: parse_arguments(given, as_value))
+        rewrite = rewrite.then(drop_billing_lines).then(lambda given: parse_arguments(given, _arguments))
         asked = request.fields.get("enable_thinking") if route == "chat" else None
         thinks = asked if isinstance(asked, bool) else thinks_by_default(request)
         done = never_continued(rewritten(start, rewrite))
@@ -182,10 +184,19 @@ def _reasoning_as_turn(item: Message) -> Message:
     return Message({"type": "message", "role": "assistant", "content": "\n".join(texts)}, item.index)
 
 
+def _arguments(text: str) -> Any:
+    """Return arguments that are no JSON object: other JSON as it is, a text under the key `value`."""
+    try:
+        loaded = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"value": text}
+    return as_value(loaded) if isinstance(loaded, str) else loaded
+
+
 def _without_extras(request: Request) -> Retry:
-    fewer: dict[str, Any] = {}
     why = "after a TypeError the server renders again without tools and chat-template kwargs"
-    return Retry(request.replace(tools=None, kwargs=fewer), Action("retried", (), why), kind="TypeError", final=True)
+    fewer = request.replace(tools=None, kwargs={})
+    return Retry(fewer, Action("retried", (), why), kind="TypeError", final=True)
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
@@ -197,7 +208,7 @@ KINDS = (
         "vllm-mlx",
         "vllm-mlx: the hoist on /v1/messages and /v1/responses; neighbours joined in place on chat",
         _make,
-        {"route": ROUTE_OPTION, "engine": ("vision", "text")},
+        {"route": ROUTE_OPTION, "engine": ("vlm", "text")},
         source="waybarrios/vllm-mlx 0.6.0",
         date="2026-10",
         evidence="run",

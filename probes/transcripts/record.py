@@ -3,45 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from ..conversation import Request
-from .chat import is_partial, read_messages, read_reply, read_settings, same_text
+from ..conversation import Dialect, Message, Request
+from ..errors import InputError
+from .apis import APIS, told_by_body, told_by_path
+from .responses import output_items, response_id
+from .sharing import shared_message, sharing
 from .unread import refuse_unknown, refuse_unread
+
+#: Where a body may stand within a record: OpenAI's batch input, pairs of request and response, Anthropic's
+#: message batches.
+_WRAPPERS = ("body", "request", "params")
+
+
+@dataclass(slots=True)
+class Earlier:
+    """What the reading of a transcript's earlier requests leaves for that of the next one.
+
+    Attributes:
+        dialect: the dialect of the transcript.
+        request: the request before, whose messages and other values are reused where their text is the same.
+        answered: for each response that has an id, the conversation up to its end.
+    """
+
+    dialect: Dialect
+    request: Request | None = None
+    answered: dict[str, tuple[Message, ...]] = field(default_factory=dict)
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Whether an object holds `messages`, or what may be a request body under `body` or `request`."""
-    return "messages" in record or any(isinstance(record.get(key), dict) for key in ("body", "request"))
+    """Whether an object is a request body, or holds what may be one."""
+    return _is_body(record) or any(isinstance(record.get(key), dict) for key in _WRAPPERS)
 
 
-def read_record(record: Mapping[str, Any], previous: Request | None, where: str) -> Request:
+def told_by_record(record: Mapping[str, Any]) -> Dialect | None:
+    """Return the dialect of a record's request, or None where it could be one or the other."""
+    return told_by_path(record.get("url")) or told_by_body(_unwrapped(record))
+
+
+def read_record(record: Mapping[str, Any], earlier: Earlier | None, where: str) -> Request:
     """Return the request that a record holds.
 
-    Known shapes: a request body, `{custom_id, method, url, body}` as in OpenAI's batch input, and
-    `{request: body}`; beside `messages` or outside the body there may be the `response` and the clock `now`.
+    Known shapes: a request body, `{custom_id, method, url, body}` as in OpenAI's batch input, `{custom_id,
+    params}` as in Anthropic's, and `{request: body}`; beside the messages or outside the body there may be
+    the `response` and the clock `now`.
 
     Args:
         record: the object as it was read.
-        previous: the request before, whose messages and tools are reused where their text is the same.
+        earlier: what the requests before leave, brought up to date; None for a request on its own.
         where: the place of the record to name to people.
 
     Raises:
-        InputError: the record is of another format, or something in it is wrong.
+        InputError: the record is of another format or dialect, or something in it is wrong.
     """
     refuse_unread(record, where)
     if not is_record(record):
         refuse_unknown(where)
-    body = record
-    if "messages" not in record:
-        body = next(record[key] for key in ("body", "request") if isinstance(record.get(key), dict))
-        refuse_unread(body, where)
-    if "now" not in body and "now" in record:
-        body = {**body, "now": record["now"]}
-    settings = read_settings(body, where)
-    messages = read_messages(body.get("messages"), previous.messages if previous else (), where)
-    reply = read_reply(record.get("response", body.get("response")), where)
-    request = settings.request(messages, is_partial(body["messages"][-1]), reply, where)
-    if previous and same_text(previous.tools, request.tools):
-        request = request.replace(tools=previous.tools)
+    body = _unwrapped(record)
+    refuse_unread(body, where)
+    told = told_by_record(record)
+    earlier = earlier or Earlier(told or "openai-chat")
+    if told and told != earlier.dialect:
+        raise InputError(
+            f"this is an {APIS[told].name} request among {APIS[earlier.dialect].name} requests",
+            where=where,
+            fix="keep the requests of one API in a file",
+        )
+    api = APIS[earlier.dialect]
+    settings = api.settings(body, where)
+    written = api.items(body, where)
+    messages = list(_continued(body, earlier, where))
+    shared_with = earlier.request.messages if earlier.request else ()
+    for index, item in enumerate(written, len(messages)):
+        messages.append(shared_message(api.message(item, index, f"{where}, message {index}"), shared_with))
+    request = settings.replace(
+        messages=tuple(messages),
+        partial=settings.partial or api.begins(written[-1]),
+        reply=api.reply(body.get("response"), where),
+    )
+    if earlier.request:
+        request = sharing(request, earlier.request)
+    earlier.request = request
+    _remember(body, request, earlier, where)
     return request
+
+
+def _is_body(record: Mapping[str, Any]) -> bool:
+    return "messages" in record or APIS["openai-responses"].tells(record)
+
+
+def _unwrapped(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record's body, with `response` and `now` in it where they stand beside it."""
+    if _is_body(record):
+        return record
+    body = next((record[key] for key in _WRAPPERS if isinstance(record.get(key), dict)), {})
+    beside = {key: record[key] for key in ("response", "now") if key in record}
+    return {**beside, **body, **({"response": record["response"]} if "response" in record else {})}
+
+
+def _continued(body: Mapping[str, Any], earlier: Earlier, where: str) -> tuple[Message, ...]:
+    """Return the conversation that a Responses request continues, without its earlier instructions."""
+    name = body.get("previous_response_id") if earlier.dialect == "openai-responses" else None
+    if name is None:
+        return ()
+    if not isinstance(name, str) or name not in earlier.answered:
+        raise InputError(
+            f"previous_response_id names a response that is not in the transcript ({name!r})",
+            where=where,
+            fix="keep the response, with its id and output, beside each request, or send the whole input",
+        )
+    return earlier.answered[name]
+
+
+def _remember(body: Mapping[str, Any], request: Request, earlier: Earlier, where: str) -> None:
+    """Keep the conversation up to the end of the response, where a later request may name it."""
+    name = response_id(body.get("response")) if earlier.dialect == "openai-responses" else None
+    if name is not None:
+        api = APIS[earlier.dialect]
+        start = len(request.messages)
+        items = output_items(body.get("response"), where)
+        output = (api.message(item, index, f"{where}, response") for index, item in enumerate(items, start))
+        earlier.answered[name] = (*request.messages, *output)

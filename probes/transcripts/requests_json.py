@@ -8,17 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..conversation import Request
+from ..conversation import Dialect, Request
 from ..errors import InputError
+from .apis import first_told
 from .base import Format
 from .json_text import kind, parse_object
-from .record import read_record
+from .record import Earlier, read_record, told_by_record
 from .source import Source
 from .unread import refuse_unread
 
 
-def _read(source: Source) -> Iterator[Request]:
-    request = None
+def _dialect(source: Source) -> Dialect:
+    return first_told(told_by_record(record) for record in _records(source) if isinstance(record, dict))
+
+
+def _read(source: Source, dialect: Dialect) -> Iterator[Request]:
+    earlier = Earlier(dialect)
     records = _records(source)
     records.reverse()
     number = 0
@@ -28,8 +33,7 @@ def _read(source: Source) -> Iterator[Request]:
         record = records.pop()
         if not isinstance(record, dict):
             raise InputError(f"a request is {kind(record)}", where=where, fix="write an object with messages")
-        request = read_record(record, request, where)
-        yield request
+        yield read_record(record, earlier, where)
 
 
 def _records(source: Source) -> list[Any]:
@@ -45,4 +49,4 @@ def _records(source: Source) -> list[Any]:
     return records
 
 
-FORMAT = Format("requests_json", "openai-chat", lambda document: "requests" in document, _read)
+FORMAT = Format("requests_json", lambda document: "requests" in document, _dialect, _read)

@@ -7,23 +7,23 @@ from typing import Any, NoReturn
 
 from ..errors import InputError
 
+#: Types of content parts, or blocks, that only one API has, and what to do where another one is read.
 _PARTS = {
     "tool_use": "Anthropic Messages",
     "tool_result": "Anthropic Messages",
+    "redacted_thinking": "Anthropic Messages",
     "input_text": "OpenAI Responses",
     "output_text": "OpenAI Responses",
     "input_image": "OpenAI Responses",
+    "image_url": "OpenAI chat",
+}
+_FIXES = {
+    "Anthropic Messages": 'begin a file of Anthropic messages with the line {"dialect": "anthropic-messages"}',
+    "OpenAI Responses": "write whole request bodies with their input, one on each line",
+    "OpenAI chat": "keep what was sent to one API in a file",
 }
 
 _SESSION_KEYS = {"sessionId", "leafUuid", "snapshot"}
-
-
-def _is_anthropic(record: Mapping[str, Any]) -> bool:
-    tools = record.get("tools")
-    first = tools[0] if isinstance(tools, list) and tools else None
-    return "messages" in record and (
-        "system" in record or (isinstance(first, dict) and "input_schema" in first)
-    )
 
 
 def _is_http_log(record: Mapping[str, Any]) -> bool:
@@ -32,8 +32,6 @@ def _is_http_log(record: Mapping[str, Any]) -> bool:
 
 
 _UNREAD: tuple[tuple[str, Callable[[Mapping[str, Any]], bool]], ...] = (
-    ("an Anthropic Messages request", _is_anthropic),
-    ("an OpenAI Responses request", lambda record: "input" in record and "messages" not in record),
     ("a Codex rollout", lambda record: {"timestamp", "type", "payload"} <= record.keys()),
     (
         "a Claude Code session",
@@ -59,18 +57,28 @@ def refuse_unread(record: Mapping[str, Any], where: str) -> None:
             _refuse(name, where)
 
 
-def foreign_part(part: Any, where: str) -> None:
-    """Raise InputError where a content part belongs to another dialect than OpenAI chat; return otherwise."""
-    if isinstance(part, dict) and isinstance(part.get("type"), str) and part["type"] in _PARTS:
-        _refuse(f"an {_PARTS[part['type']]} content part ({part['type']})", where)
+def foreign_part(part: Any, api: str, where: str) -> None:
+    """Raise InputError where a content part, or block, belongs to another API; return otherwise.
+
+    Args:
+        part: the part as written.
+        api: the name of the API whose messages are read.
+        where: the place of the message to name to people.
+    """
+    type_ = part.get("type") if isinstance(part, dict) else None
+    other = _PARTS.get(type_, api) if isinstance(type_, str) else api
+    if other != api:
+        raise InputError(
+            f"this is an {other} content part ({type_}) in an {api} message", where=where, fix=_FIXES[other]
+        )
 
 
 def refuse_unknown(where: str) -> NoReturn:
     """Raise InputError for an object that is of no known format."""
     raise InputError(
-        "this is neither a message (role), a request (messages) nor a document with requests",
+        "this is neither a message (role), a request (messages, input) nor a document with requests",
         where=where,
-        fix="write one OpenAI chat message or one chat request body on each line",
+        fix="write one message or one request body on each line",
     )
 
 
@@ -78,5 +86,5 @@ def _refuse(name: str, where: str) -> NoReturn:
     raise InputError(
         f"this is {name}, a format that is not read yet",
         where=where,
-        fix="convert it to OpenAI chat request bodies, one on each line",
+        fix="convert it to request bodies, one on each line",
     )

