@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..probes.errors import TplauditError
-from . import explain, probe, render, replay, rules, thinking
+from . import explain, gate, lock, policies, probe, render, replay, rules, thinking
 
 app = typer.Typer(
     name="tplaudit",
@@ -27,6 +27,9 @@ app.command("probe")(probe.command)
 app.command("thinking")(thinking.command)
 app.command("replay")(replay.command)
 app.command("render")(render.command)
+app.command("policies")(policies.command)
+app.command("gate")(gate.command)
+app.command("lock")(lock.command)
 app.command("rules")(rules.command)
 app.command("explain")(explain.command)
 

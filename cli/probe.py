@@ -38,7 +38,9 @@ Threshold = Annotated[
 ]
 IgnoreFile = Annotated[
     Path | None,
-    typer.Option("--ignore-file", metavar="FILE", help="Accepted findings, a TOML file with a reason for each."),
+    typer.Option(
+        "--ignore-file", metavar="FILE", help="Accepted findings, a TOML file with a reason for each."
+    ),
 ]
 
 
@@ -63,8 +65,8 @@ def command(
 ) -> None:
     """Say what a chat template does with system turns in mid-conversation and with reasoning.
 
-    Everything is found out by rendering small conversations. Servers' own tests are run as well, to say which of
-    them will leave system turns in place, move them to the front, write them as notes, or fail.
+    Everything is found out by rendering small conversations. Servers' own tests are run as well, to say which
+    of them will leave system turns in place, move them to the front, write them as notes, or fail.
     """
     from ..probes.findings import reaches
     from ..probes.ignore_file import read_ignore_file
@@ -143,7 +145,9 @@ def read_case(text: str) -> Case:
         "tools": "tools" in words or pair.startswith("tool/"),
     }
     shapes = {case.shape for case in FURTHER}
-    shape = next((word for word in words if word in shapes), "between-results" if "before-tool" in pair else "plain")
+    shape = next(
+        (word for word in words if word in shapes), "between-results" if "before-tool" in pair else "plain"
+    )
     unknown = set(words) - {"leading", "no-leading", "developer", "system", "tools"} - shapes - {"plain"}
     for case in PLAIN + FURTHER:
         found = {"leading": case.leading, "role": case.role, "tools": case.tools}

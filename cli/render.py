@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +16,8 @@ from . import options
 from .output import say, stop, write_json, write_rich, write_text
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from ..probes.conversation import Request, Transcript
     from ..probes.llamacpp_engine import LlamaCppEngine
-    from ..probes.policies import Policy
-    from ..probes.prompt_diff import PromptDiff
-    from ..probes.rendered import RenderedTurn
+    from ..probes.render_report import Plan, RenderReport
     from ..probes.template import ChatTemplate
     from ..probes.tokens import IncrementalEncoder
 
@@ -32,6 +28,16 @@ class Engine(StrEnum):
     llamacpp = "llamacpp"
 
 
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a template is loaded from, and with."""
+
+    template: str | None
+    tokenizer: str | None
+    special_tokens: dict[str, str]
+    now: datetime | None
+
+
 def command(
     transcript: options.TranscriptArgument,
     model: options.Model = None,
@@ -39,24 +45,22 @@ def command(
     policy: options.Policies = None,
     turn: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Only this turn, counted from 1. Default: the last one, and all of them with --json."
-        ),
+        typer.Option(min=1, help="Only this turn, counted from 1. Without it the last one, with --json all."),
     ] = None,
     diff: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="POLICY POLICY", help="Only the unified diff of two policies' prompts at a turn."),
+        typer.Option(metavar="POLICY POLICY", help="Show how two policies' prompts of one turn differ."),
     ] = None,
     diff_turns: Annotated[
         tuple[int, int] | None,
-        typer.Option(metavar="A B", help="Only the unified diff of each policy's prompts at two turns."),
+        typer.Option(metavar="A B", help="Show how the prompts of two turns differ, under each policy."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Show every policy's messages and prompt, and fold nothing.")
+        bool, typer.Option("--full", help="Show messages and prompt of every policy, and fold nothing.")
     ] = False,
     engine: Annotated[
         Engine | None,
-        typer.Option(help="Also render with llama.cpp's own template engine, and show where that differs."),
+        typer.Option(help="Render with llama.cpp's own template engine as well, and show where it differs."),
     ] = None,
     tokenizer: options.Tokenizer = None,
     kwargs: options.Kwargs = None,
@@ -67,31 +71,124 @@ def command(
 ) -> None:
     """Render a transcript as each server would: its messages, its prompt, and what was done to them.
 
-    First comes what each policy does to the system turns, then, for up to three outcomes, the messages and
-    the prompt.
+    First comes what each policy does to the system turns of one turn; then, where the policies come to at
+    most two outcomes, the messages before and after, and the prompt.
     """
     from ..probes.policies import parse_policy
+    from ..probes.render_report import Plan, several_to_json, to_json
     from ..probes.transcripts import open_transcript
 
-    wanted = _Wanted(turn, diff, diff_turns, everything=as_json)
-    wanted.check(policy)
-    names = options.policy_names(list(diff) if diff else policy)
-    policies = [parse_policy(name) for name in names]
-    renderers = _renderers(model, template, tokenizer, options.read_special_tokens(special_token), options.read_now(now))
-    requests = open_transcript(transcript).with_kwargs(options.read_kwargs(kwargs))
-    shown = [_render(renderer, requests, wanted, policies, engine) for renderer in renderers]
+    _check(policy, turn, diff, diff_turns)
+    policies = [parse_policy(name) for name in (diff or options.policy_names(policy))]
+    files = Files(template, tokenizer, options.read_special_tokens(special_token), options.read_now(now))
+    plan = Plan(
+        transcript=open_transcript(transcript).with_kwargs(options.read_kwargs(kwargs)),
+        policies=policies,
+        turn=turn,
+        every=as_json and not diff,
+        diff=diff is not None,
+        diff_turns=diff_turns,
+        engine=_llamacpp() if engine else None,
+    )
+    members = None if model is None or template else _members(model)
+    if members is None:
+        reports = [_report(plan, *_load(model, files))]
+    else:
+        reports = [_of_member(plan, member, files) for member in members]
     if as_json:
-        documents = [_to_json(one, requests.source) for one in shown]
-        write_json(_document(documents, folder=_is_folder(model, template)), output)
+        write_json(to_json(reports[0]) if members is None else several_to_json(reports), output)
     elif diff or diff_turns:
-        _write_diffs([each for one in shown for each in one.diffs], output)
+        _write_diffs(reports, output)
     else:
         from .formats.render_text import draw
 
-        for one in shown:
-            last = one.turns[-1]
-            write_rich(lambda console: draw(last, one.template, console, source=requests.source, full=full), output)
-    results = [rendered for one in shown for each in one.turns for rendered in each.policies]
-    if all(rendered.prompt is None for rendered in results):
-        say(f"tplaudit: no turn rendered under any policy ({results[0].error}); try another --policy or template")
+        write_rich(lambda console: draw(reports, console, full=full), output)
+    if not any(report.prompts for report in reports):
+        why = next((error for report in reports for error in report.errors), "there is no turn")
+        say(f"tplaudit: no turn rendered under any policy ({why}); try another --policy or template")
         stop(2)
+
+
+def _check(
+    policy: list[str] | None,
+    turn: int | None,
+    diff: tuple[str, str] | None,
+    diff_turns: tuple[int, int] | None,
+) -> None:
+    """Refuse options that contradict each other."""
+    from ..probes.errors import UsageError
+
+    if diff and diff_turns:
+        what = "two policies and two turns cannot be compared at once"
+        raise UsageError(what, where="--diff", fix="leave out --diff or --diff-turns")
+    if diff and policy:
+        raise UsageError("it names the policies already", where="--diff", fix="leave out --policy")
+    if diff_turns and turn:
+        raise UsageError("it names the turns already", where="--diff-turns", fix="leave out --turn")
+    if diff_turns and min(diff_turns) < 1:
+        raise UsageError("turns count from 1", where="--diff-turns", fix="give two turns such as 1 2")
+
+
+def _llamacpp() -> LlamaCppEngine:
+    from ..probes.llamacpp_engine import LlamaCppEngine
+
+    return LlamaCppEngine()
+
+
+def _members(model: str) -> tuple[str, ...] | None:
+    from ..probes.sweep import folder_members
+
+    return folder_members(model)
+
+
+def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEncoder | None]:
+    """Load the template, and a tokenizer unless a bare template comes without one."""
+    if model is not None and not Path(model).is_dir() and files.tokenizer is None and files.template is None:
+        from ..probes.template_files import load_template
+
+        return load_template(model, special_tokens=files.special_tokens, now=files.now), None
+    from ..probes.models import load_model
+    from ..probes.tokens import IncrementalEncoder
+
+    loaded = load_model(
+        model,
+        template=files.template,
+        tokenizer=files.tokenizer,
+        special_tokens=files.special_tokens,
+        now=files.now,
+    )
+    return loaded.template, IncrementalEncoder(loaded.tokenizer)
+
+
+def _of_member(plan: Plan, name: str, files: Files) -> RenderReport:
+    """Render with one template of a folder; one that cannot be read is a report too."""
+    from ..probes.errors import InputError
+    from ..probes.render_report import RenderReport
+
+    try:
+        loaded = _load(name, files)
+    except InputError as error:
+        return RenderReport(plan.transcript.source, name, error=str(error))
+    return _report(plan, *loaded)
+
+
+def _report(plan: Plan, template: ChatTemplate, encoder: IncrementalEncoder | None) -> RenderReport:
+    """Render, with progress on stderr where all turns are wanted."""
+    from ..probes.render_report import render_turns
+
+    if not plan.every or not sys.stderr.isatty():
+        return render_turns(plan, template, encoder)
+    from rich.console import Console
+
+    with Console(stderr=True).status("rendering …", spinner="dots") as status:
+        return render_turns(plan, template, encoder, lambda turn: status.update(f"turn {turn}"))
+
+
+def _write_diffs(reports: Sequence[RenderReport], output: Path | None) -> None:
+    """Write the diffs: coloured on a terminal, elsewhere exactly the texts."""
+    from .formats.diff_text import draw, plain
+
+    if output is None and sys.stdout.isatty():
+        write_rich(lambda console: draw(reports, console), output)
+    else:
+        write_text(plain(reports), output)

@@ -8,8 +8,10 @@ A generated part stands between two comments, of which the first says what it is
     <!-- run: COMMAND -->      COMMAND and what it prints, run by sh in the repository's root
     <!-- options: COMMAND -->  the arguments and options of `tplaudit COMMAND`
     <!-- policies -->          the policies
+    <!-- prepared: POLICY TEMPLATE TRANSCRIPT TURN -->
+                               what a policy makes of a request, before a bundled template
     <!-- rewrites: TEMPLATE TRANSCRIPT TURN -->
-                               what oMLX and its parts make of a request, before a bundled template
+                               the same for oMLX and its parts
     <!-- end -->
 
 tests/test_docs.py compares every part with what this script makes of it.
@@ -25,7 +27,7 @@ import re
 import subprocess
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -36,9 +38,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "docs" / "schema"
 #: The policies that a `rewrites` part compares: oMLX beside one that passes messages on, and oMLX's parts.
 REWRITERS = ("as-is", "omlx", "omlx-strict", "hoist", "hoist+merge", "note", "note+merge")
+KINDS = "run|options|policies|prepared|rewrites"
 PART = re.compile(
-    r"<!-- (?P<kind>run|options|policies|rewrites)(?:: (?P<argument>.+?))? -->\n(?P<body>.*?)<!-- end -->\n",
-    re.DOTALL,
+    rf"<!-- (?P<kind>{KINDS})(?:: (?P<argument>.+?))? -->\n(?P<body>.*?)<!-- end -->\n", re.DOTALL
 )
 
 
@@ -64,9 +66,10 @@ def body(kind: str, argument: str | None) -> str:
         return f"```console\n$ {argument}\n{output(argument or '')}```\n"
     if kind == "options":
         return "".join(f"{row}\n" for row in option_rows(argument or ""))
-    if kind == "rewrites":
-        template, transcript, turn = (argument or "").split()
-        return "```text\n" + "\n".join(rewrites(template, transcript, int(turn))) + "```\n"
+    if kind in ("prepared", "rewrites"):
+        *names, turn = (argument or "").split()
+        lines = prepared(*names, int(turn)) if kind == "prepared" else rewrites(*names, int(turn))
+        return "\n".join(["```text", *lines, "```\n"])
     return "".join(f"{row}\n" for row in policy_rows())
 
 
@@ -148,30 +151,35 @@ def policy_rows() -> Iterator[str]:
         yield f"| {name} | {_cell(kind.summary)} | {_cell(options)} |"
 
 
-def rewrites(template: str, transcript: str, turn: int) -> list[str]:
-    """Return each different outcome: the policies that have it, the messages, and what was done to them."""
+def prepared(policy: str, template: str, transcript: str, turn: int) -> list[str]:
+    """Return what a policy makes of one turn: each message that the template gets, and what was done."""
     from tplaudit import fixtures
     from tplaudit.probes.policies import parse_policy
     from tplaudit.probes.template_files import load_template
     from tplaudit.probes.transcripts import open_transcript
 
-    loaded = load_template(fixtures.template(template))
     request = list(open_transcript(ROOT / transcript))[turn - 1]
-    policies: dict[str, list[str]] = {}
+    after = parse_policy(policy).prepare(request, load_template(fixtures.template(template)))
+    lines = []
+    for message in after.request.messages:
+        said = json.dumps(message.content, ensure_ascii=False)
+        calls = " and calls a tool" if message.data.get("tool_calls") else ""
+        lines.append(f"{message.role:<10}{said}{calls}")
+    for action in after.actions:
+        where = ", ".join(map(str, action.messages))
+        lines.append(f"-> {action.kind}{f' {where}' if where else ''}: {action.why}")
+    return lines
+
+
+def rewrites(template: str, transcript: str, turn: int) -> list[str]:
+    """Return each different outcome of `prepared`, below the names of the policies that have it."""
+    policies: dict[tuple[str, ...], list[str]] = {}
     for name in REWRITERS:
-        prepared = parse_policy(name).prepare(request, loaded)
-        lines = [f"    {message.role:<10} {_said(message.data)}\n" for message in prepared.request.messages]
-        lines += [
-            f"    -> {action.kind} {', '.join(map(str, action.messages))}: {action.why}\n"
-            for action in prepared.actions
-        ]
-        policies.setdefault("".join(lines), []).append(name)
-    return [f"{', '.join(which)}\n{outcome}" for outcome, which in policies.items()]
-
-
-def _said(message: Mapping[str, Any]) -> str:
-    calls = [f"calls {call['function']['name']}" for call in message.get("tool_calls") or ()]
-    return ", ".join([*([repr(message["content"])] if message.get("content") else []), *calls])
+        policies.setdefault(tuple(prepared(name, template, transcript, turn)), []).append(name)
+    lines = []
+    for outcome, names in policies.items():
+        lines += ["", ", ".join(names), *(f"    {line}" for line in outcome)]
+    return lines[1:]
 
 
 def schemas() -> dict[str, str]:
@@ -188,23 +196,26 @@ def _schema(schema: dict[str, Any], title: str) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def stale(*, write: bool) -> list[Path]:
-    """Return the files that are out of date, after rewriting them where asked."""
-    wanted = {SCHEMAS / name: text for name, text in schemas().items()}
-    wanted |= {page: regenerated(page.read_text(encoding="utf-8")) for page in pages()}
-    found = []
-    for path, text in wanted.items():
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            found.append(path)
-            if write:
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-    return found
+def stale(*, write: bool) -> Iterator[Path]:
+    """Yield the files that are out of date, after rewriting each where asked."""
+    yield from _compare(((SCHEMAS / name, text) for name, text in schemas().items()), write)
+    yield from _compare(((page, regenerated(page.read_text(encoding="utf-8"))) for page in pages()), write)
+
+
+def _compare(wanted: Iterable[tuple[Path, str]], write: bool) -> Iterator[Path]:
+    for path, text in wanted:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        if write:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        yield path
 
 
 if __name__ == "__main__":
     check = sys.argv[1:] == ["--check"]
-    files = stale(write=not check)
-    for file in files:
+    found = False
+    for file in stale(write=not check):
+        found = True
         print(f"{'stale' if check else 'rewritten'}: {file.relative_to(ROOT)}")
-    sys.exit(1 if check and files else 0)
+    sys.exit(1 if check and found else 0)

@@ -1,7 +1,8 @@
 """Findings: what an audit has to say about a template, under ids that do not change.
 
-Every rule is one row of `RULES` and one section of docs/findings.md. A finding says how bad it is (severity) and
-how sure (confidence): `confirmed` where a render showed it, `likely` where only the source text hints at it.
+Every rule is one row of `RULES` and one section of docs/findings.md. A finding says how bad it is
+(severity) and how sure (confidence): `confirmed` where a render showed it, `likely` where only a source
+text hints at it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _ROWS = (
         "system-dropped",
         "error",
         "The template silently leaves out a later system turn: the model never sees it",
-        "Edit the template to write every system turn, or use a server that notices the drop and moves the text",
+        "Edit the template to write every system turn, or use a server that notices and moves the text",
     ),
     Rule(
         "system-moved",
@@ -93,14 +94,14 @@ _ROWS = (
     Rule(
         "system-not-evaluated",
         "note",
-        "Some placements could not be judged, because the template does not render the conversation before them",
+        "Some placements could not be judged, because what stands before them does not render",
         "Such a placement is neither good nor bad; look at the reason",
     ),
     Rule(
         "tool-boundary-only",
         "warning",
         "System turns fare worse right after a tool result than after a user turn",
-        "Agents send reminders after tool results: edit the template's tool branch, or send them within user turns",
+        "Agents send reminders there: edit the template's tool branch, or send them within user turns",
     ),
     Rule(
         "developer-role",
@@ -123,7 +124,7 @@ _ROWS = (
     Rule(
         "call-id-rejected",
         "warning",
-        "The template refuses the tool-call ids that oMLX's probe uses, so that the probe fails for that alone",
+        "The template refuses the tool-call ids of oMLX's probe, so that the probe fails for that alone",
         "Relax the template's check of ids; real clients' ids may fail it as well",
     ),
     Rule(
@@ -148,7 +149,7 @@ _ROWS = (
     Rule(
         "generation-prompt-not-in-history",
         "note",
-        "What the generation prompt begins the reply with does not stand in front of the same reply in history",
+        "What the generation prompt begins a reply with does not stand in front of that reply in history",
         "Each turn recomputes from the last reply on; edit the template to write both alike",
     ),
     Rule(

@@ -12,7 +12,7 @@ from .errors import InputError
 from .kwargs import ModelSettings
 from .template_files import read_text
 from .transcripts.json_text import kind, parse_object
-from .transcripts.record import read_record
+from .transcripts.record import Earlier, read_record
 
 _BOOLEAN, _INTEGER, _OBJECT, _TEXT = "true or false", "an integer", "an object", "a string"
 _TYPES: Mapping[str, type] = {_BOOLEAN: bool, _INTEGER: int, _OBJECT: dict, _TEXT: str}
@@ -110,7 +110,7 @@ def read_request(path: str | Path) -> KwargsRequest:
         kwargs=_typed(body, "chat_template_kwargs", _OBJECT, where) or {},
         reasoning_effort=_typed(body, "reasoning_effort", _TEXT, where),
         thinking_budget=_typed(body, "thinking_budget", _INTEGER, where),
-        request=read_record(body, None, where) if "messages" in body else None,
+        request=read_record(body, Earlier("openai-chat"), where) if "messages" in body else None,
         notes=tuple(notes),
     )
 

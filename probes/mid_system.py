@@ -1,7 +1,7 @@
 """The capability probe: what a template does with system turns that are not first, at every placement.
 
-How a verdict is reached: docs/json.md, section "probe". Everything is rendered, nothing is guessed from the source;
-prompts that several placements share are rendered once.
+How a verdict is reached: docs/json.md, section "probe". Everything is rendered, nothing is guessed from the
+source; prompts that several placements share are rendered once.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class PlacementReport:
         shape: `plain`, or what else is special about the conversation.
         kwargs: chat-template kwargs beyond those of the whole report.
         verdict: what became of the run.
-        successor_moves: whether the message after the run alone, without it, changes the earlier prompt; asked
-            only where the verdict is not `in-place`, None where nothing follows.
+        successor_moves: whether the message after the run alone, without it, changes the earlier prompt;
+            asked only where the verdict is not `in-place`, None where nothing follows.
         error: what the template raised, or why there is no verdict.
         line: template line that raised or wrote it, or the `if` that was not taken; None where unknown.
         profile: what the template got besides the messages.
@@ -103,7 +103,7 @@ class Prompts:
         return self._rendered(conversation, tools, prompted, None)[0]
 
     def with_run(self, case: Case) -> tuple[str | RenderError, int | None]:
-        """Return the prompt with the run, or what the template raised, and the line that wrote or raised it."""
+        """Return the prompt with the run, or what the template raised, and the line that did so."""
         return self._rendered(case.conversation, case.tools, case.prompted, TEXTS[case.run[0]])
 
     def _rendered(
@@ -112,9 +112,8 @@ class Prompts:
         key = (conversation, tools and self.template.sees_tools, prompted)
         if key not in self._known:
             request = self.request(conversation, tools)
-            render = self.template.render_and_locate
             try:
-                self._known[key] = render(
+                self._known[key] = self.template.render_and_locate(
                     request, text, add_generation_prompt=prompted, profile=self.profile
                 )
             except RenderError as error:
@@ -144,12 +143,14 @@ def examine_placements(
 ) -> tuple[PlacementReport, ...]:
     """Say what a template does with system turns at every placement.
 
-    The plain matrix comes first, then further shapes; then what each switch of the template changes in the plain
-    matrix, and what changes where messages are passed on as given (profile `raw`).
+    The plain matrix comes first, then further shapes; then what changes in the plain matrix where messages
+    are passed on as given (profile `raw`), and with each switch of the template.
 
     Raises:
         RenderError: the template is not valid Jinja.
     """
+    for source in template.sources.values():
+        source.tree  # noqa: B018 - raises where it is not valid Jinja
     prompts = Prompts(template, kwargs or {}, now)
     reports = [examine(prompts, case) for case in PLAIN + FURTHER]
     usual = dict(zip(PLAIN, reports, strict=False))
@@ -169,7 +170,9 @@ def examine(prompts: Prompts, case: Case) -> PlacementReport:
         return _report(case, "not-evaluated", error=why, line=before.line)
     predecessor = TEXTS[case.predecessor]
     if not occurrences(before, predecessor):
-        return _report(case, "not-evaluated", error=f"the template does not write the {case.preceding} turn before it")
+        return _report(
+            case, "not-evaluated", error=f"the template does not write the {case.preceding} turn before it"
+        )
     prompt, line = prompts.with_run(case)
     if isinstance(prompt, RenderError):
         moves = _successor_moves(prompts, case, before)
@@ -219,7 +222,7 @@ def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
 
 
 def _renders(prompts: Prompts, case: Case) -> bool:
-    """Tell whether the template renders what stands before the run; a value with which it does not is none."""
+    """Tell whether what stands before the run renders; a value with which it does not is none."""
     return isinstance(prompts.prompt(case.history, case.tools), str)
 
 

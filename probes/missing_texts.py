@@ -1,7 +1,7 @@
 """Which messages have no text in a prompt: left out by the server, or by its template without a word.
 
-A message whose text is not found (text_spans.py) is confirmed by a render in which its letters are changed: if
-the prompt stays the same, none of its text is in it.
+A message whose text is not found (text_spans.py) is confirmed by a render in which its letters are changed:
+if the prompt stays the same, none of its text is in it.
 """
 
 from __future__ import annotations

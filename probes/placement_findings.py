@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from .findings import Finding, finding
+from .findings import Finding, Severity, finding
 from .mid_system import PlacementReport
 from .placements import in_words, listed
 from .server_detection import ServerReport
@@ -17,7 +17,10 @@ _RULES: dict[Verdict, tuple[str, str]] = {
     "dropped": ("system-dropped", "a later system turn is left out"),
     "moved": ("system-moved", "a later system turn is written at another place"),
     "duplicated": ("system-duplicated", "a later system turn is written more than once"),
-    "unstable": ("system-unstable", "a later system turn is written in place, but the prompt before it changes"),
+    "unstable": (
+        "system-unstable",
+        "a later system turn is written in place, but the prompt before it changes",
+    ),
     "not-evaluated": ("system-not-evaluated", "no verdict"),
 }
 T = TypeVar("T")
@@ -43,39 +46,44 @@ def placement_findings(placements: Sequence[PlacementReport]) -> Iterator[Findin
     yield from _developer(usual)
     for suffix, rows in _variants(placements).items():
         plain = {_key(row): row for row in usual}
-        worsened = [row for row in rows if row.role == "system" and worse(row.verdict, plain[_key(row)].verdict)]
+        worsened = [
+            row for row in rows if row.role == "system" and worse(row.verdict, plain[_key(row)].verdict)
+        ]
         yield from _by_verdict(worsened, suffix)
 
 
 def server_findings(
-    servers: Iterable[ServerReport], placements: Sequence[PlacementReport]
+    servers: Sequence[ServerReport], placements: Sequence[PlacementReport]
 ) -> Iterator[Finding]:
     """Yield the findings about what servers conclude."""
     rows = [row for row in placements if row.role == "system" and row.shape == "plain" and not row.kwargs]
     for server in servers:
         if server.false_positives:
-            spoilt = [row for row in rows if row.pair in server.false_positives and worse(row.verdict, "unstable")]
+            spoilt = [
+                row for row in rows if row.pair in server.false_positives and worse(row.verdict, "unstable")
+            ]
             worst = max(spoilt, key=_badness)
             message = (
                 f"{server.name} leaves system turns in place {_pairs(server.false_positives)}, "
                 f"where the template {DOES[worst.verdict]}"
             )
-            severity = "error" if worst.verdict in ("raises", "dropped") else "warning"
+            severity: Severity = "error" if worst.verdict in ("raises", "dropped") else "warning"
             yield finding(
                 "probe-false-positive", message, severity=severity, line=worst.line, placements=len(spoilt)
             )
         if server.false_negatives and not server.rejected_ids:
             message = (
-                f"{server.name} rewrites system turns {_pairs(server.false_negatives)}, although the template "
-                f"writes them in place ({server.why})"
+                f"{server.name} rewrites system turns {_pairs(server.false_negatives)}, although the "
+                f"template writes them in place ({server.why})"
             )
             yield finding("probe-false-negative", message, placements=len(server.false_negatives))
-        if server.rejected_ids:
-            message = (
-                f"{server.name}'s probe fails because of its own call id {listed(server.rejected_ids)}; with nine "
-                "letters and digits it passes"
-            )
-            yield finding("call-id-rejected", message)
+    rejecting = [server for server in servers if server.rejected_ids]
+    if rejecting:
+        message = (
+            f"the probe of {listed([server.name for server in rejecting])} fails because of its own call id "
+            f"{rejecting[0].rejected_ids[0]}; with nine letters and digits it passes"
+        )
+        yield finding("call-id-rejected", message)
 
 
 def _telling(system: Sequence[PlacementReport]) -> list[PlacementReport]:
@@ -84,7 +92,9 @@ def _telling(system: Sequence[PlacementReport]) -> list[PlacementReport]:
     return [
         row
         for row in system
-        if row.verdict != "not-evaluated" or row.shape == "plain" or (row.preceding, row.placement) not in raising
+        if row.verdict != "not-evaluated"
+        or row.shape == "plain"
+        or (row.preceding, row.placement) not in raising
     ]
 
 
@@ -117,7 +127,10 @@ def _tool_boundary(system: Sequence[PlacementReport]) -> Iterator[Finding]:
     spoilt = [row for row in tools if worse(row.verdict, users[row.placement, row.leading].verdict)]
     if spoilt and all(row.verdict == "in-place" for row in users.values()):
         worst = max(spoilt, key=_badness)
-        message = f"after a user turn the template writes a system turn in place, after a tool result it {DOES[worst.verdict]}"
+        message = (
+            "after a user turn the template writes a system turn in place, "
+            f"after a tool result it {DOES[worst.verdict]}"
+        )
         yield finding("tool-boundary-only", message, line=worst.line, placements=len(spoilt))
 
 
@@ -129,7 +142,9 @@ def _developer(usual: Sequence[PlacementReport]) -> Iterator[Finding]:
     ]
     if spoilt:
         worst = max(spoilt, key=_badness)
-        message = f"a later developer turn: the template {DOES[worst.verdict]}, where a system turn fares better"
+        message = (
+            f"a later developer turn: the template {DOES[worst.verdict]}, where a system turn fares better"
+        )
         if worst.error:
             message += f": {worst.error}"
         yield finding("developer-role", message, line=worst.line, placements=len(spoilt))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,7 +52,8 @@ def compare(before: Side, old: str | None, after: Side, new: str | None) -> Prom
     """Compare two prompts, either of which may be missing."""
     if old is None or new is None:
         return PromptDiff(before, after, None, None, None)
-    shared = len(os.path.commonprefix((old, new)))
+    pairs = enumerate(zip(old, new, strict=False))
+    shared = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
     return PromptDiff(before, after, old == new, shared, unified(old, new, str(before), str(after)))
 
 

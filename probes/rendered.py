@@ -1,16 +1,15 @@
-"""One request as each server's template would get it: the value behind `tplaudit render`."""
+"""One request as each server's template would get it, and the prompt that comes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .conversation import Request, Transcript
+from .conversation import Request
 from .errors import RenderError
 from .missing_texts import missing_texts
 from .policies.base import Action, Policy, Prepared, render_prepared
-from .prompt_diff import PromptDiff, Side, compare
 from .system_fates import SystemTurn, system_turns
 from .template import ChatTemplate
 from .text_spans import Span, find_texts
@@ -18,8 +17,6 @@ from .text_spans import Span, find_texts
 if TYPE_CHECKING:
     from .llamacpp_engine import EngineComparison, LlamaCppEngine
     from .tokens import IncrementalEncoder
-
-SCHEMA = "tplaudit.render/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +27,8 @@ class Rendered:
         policy: as the person named it.
         prepared: what the template got, and what was done to get there.
         prompt: the text that the template wrote, or None where it raised.
-        body_chars: length of the prompt without the generation prompt, in characters (counted); None where the
-            template does not render that.
+        body_chars: length of the prompt without the generation prompt, in characters (counted); None where
+            the template does not render that.
         tokens: length of the prompt in token ids (counted), or None where there is no tokenizer.
         error: what the template raised, or the server answers instead.
         spans: where the messages' texts were found in the prompt (text_spans.py).
@@ -81,31 +78,6 @@ class RenderedTurn:
     turn: int
     request: Request
     policies: tuple[Rendered, ...]
-
-
-def turns_of(transcript: Transcript, only: Collection[int] | None) -> Iterator[tuple[int, Request]]:
-    """Yield the turns of a transcript with their numbers, counted from 1.
-
-    Args:
-        transcript: the requests.
-        only: the turns to yield; None for all. Requests behind the last of them are not read.
-
-    Raises:
-        InputError: the transcript cannot be read.
-    """
-    for turn, request in enumerate(transcript, 1):
-        if only is None or turn in only:
-            yield turn, request
-        if only is not None and turn >= max(only, default=0):
-            return
-
-
-def last_turn(transcript: Transcript) -> tuple[int, Request] | None:
-    """Return the last turn with its number; None where there is none. Raises InputError (see `turns_of`)."""
-    last = None
-    for last in enumerate(transcript, 1):
-        pass
-    return last
 
 
 def render_turn(
@@ -173,22 +145,6 @@ def describe(action: Action) -> str:
     """Say in one line what a policy did to which messages, and why."""
     which = ", ".join(map(str, action.messages))
     return f"{action.kind} {which}: {action.why}" if which else f"{action.kind}: {action.why}"
-
-
-def diff_policies(turn: RenderedTurn) -> PromptDiff:
-    """Compare the prompts of a turn's first and second policy."""
-    return _compare(turn.turn, turn.policies[0], turn.turn, turn.policies[1])
-
-
-def diff_turns(earlier: RenderedTurn, later: RenderedTurn) -> tuple[PromptDiff, ...]:
-    """Compare each policy's prompts of two turns."""
-    pairs = zip(earlier.policies, later.policies, strict=True)
-    return tuple(_compare(earlier.turn, old, later.turn, new) for old, new in pairs)
-
-
-def _compare(old_turn: int, old: Rendered, new_turn: int, new: Rendered) -> PromptDiff:
-    before, after = Side(old.policy, old_turn, old.error), Side(new.policy, new_turn, new.error)
-    return compare(before, old.prompt, after, new.prompt)
 
 
 def turn_to_json(turn: RenderedTurn) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """What servers conclude about a template's system turns, what they then do, and where they are wrong.
 
-Some servers render a small conversation of their own and look at the outcome; others pass everything on. Their
-tests are reproduced exactly, weaknesses included, and compared with the placement matrix: a false positive is a
-placement that the server takes for good and the template spoils, a false negative one that it rewrites although
-the template would have written it in place. Facts: docs/servers.md, sections 1 (oMLX; jundot/omlx#2753,
-jundot/omlx#1991), 8 to 11 (mlx-lm, llama.cpp, vLLM; vllm-project/vllm#46025, SGLang; sgl-project/sglang#28906) and
-13 (LM Studio).
+Some servers render a small conversation of their own and look at the outcome; others pass everything on.
+Their tests are reproduced exactly, weaknesses included, and compared with the placement matrix: a false
+positive is a placement that the server takes for good and the template spoils, a false negative one that it
+rewrites although the template would have written it in place. Facts: docs/servers.md, sections 1 (oMLX;
+jundot/omlx#2753, jundot/omlx#1991), 8 to 11 (mlx-lm, llama.cpp, vLLM; vllm-project/vllm#46025, SGLang;
+sgl-project/sglang#28906) and 13 (LM Studio).
 """
 
 from __future__ import annotations
@@ -91,12 +91,17 @@ def examine_servers(
     matrix = [
         each
         for each in placements
-        if each.role == "system" and each.shape == "plain" and not each.kwargs and each.profile == "transformers"
+        if each.role == "system"
+        and each.shape == "plain"
+        and not each.kwargs
+        and each.profile == "transformers"
     ]
     return (
         _omlx("omlx", template, request, matrix),
         _omlx("omlx:pr-1991", template, request, matrix, leading=True),
-        _detecting("vllm", _vllm(template, request), matrix, "the leading system message, without a separator"),
+        _detecting(
+            "vllm", _vllm(template, request), matrix, "the leading system message, without a separator"
+        ),
         _detecting("sglang", _sglang(template, request), matrix, "the leading system message"),
         *(_passing(name, failure, matrix) for name, failure in PASSING.items()),
     )
@@ -110,7 +115,7 @@ def _omlx(
     *,
     leading: bool = False,
 ) -> ServerReport:
-    """oMLX's probe; with `leading`, as jundot/omlx#1991 proposes it for requests that have a leading system."""
+    """oMLX's probe; with `leading` as jundot/omlx#1991 proposes it for requests with a leading system."""
     answers = _omlx_answers(template, request, leading)
     supported = {str(place): answer.in_place for place, answer in answers.items()}
     with_tools = supported
@@ -129,7 +134,7 @@ def _omlx(
         _reasons(answers),
         _omlx_consequence(at),
         with_tools={} if with_tools == supported else with_tools,
-        rejected_ids=() if leading else _rejected_ids(template, request, answers),
+        rejected_ids=_rejected_ids(template, request, answers, leading),
     )
     hook = getattr(template, "relocate_mid_system_messages", None)
     if callable(hook):
@@ -141,19 +146,27 @@ def _omlx_answers(template: ChatTemplate, request: Request, leading: bool) -> di
     probe = Probe()
     if not leading or template.supports_mid_system_messages is False:
         return {place: probe(template, place, request) for place in PAIRS}
-    opening = {"role": "system", "content": _LEADING_MARKER}
     return {
-        place: judge_probe(template, place, request, (opening, *probe_messages(place))) for place in PAIRS
+        place: judge_probe(template, place, request, _behind_leading(probe_messages(place)))
+        for place in PAIRS
     }
 
 
+def _behind_leading(messages: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    return ({"role": "system", "content": _LEADING_MARKER}, *messages)
+
+
 def _rejected_ids(
-    template: ChatTemplate, request: Request, answers: Mapping[Placement, Answer]
+    template: ChatTemplate, request: Request, answers: Mapping[Placement, Answer], leading: bool
 ) -> tuple[str, ...]:
     """Return oMLX's call id where its probe fails with it and passes with nine letters and digits."""
+    if template.supports_mid_system_messages is False:
+        return ()
     for place, answer in answers.items():
         if place.preceding == "tool" and not answer.in_place:
             messages = probe_messages(place, call_id=_STRICT_CALL_ID)
+            if leading:
+                messages = _behind_leading(messages)
             if judge_probe(template, place, request, messages).in_place:
                 return (CALL_ID,)
     return ()
@@ -256,7 +269,9 @@ def _passing(name: str, failure: str, matrix: Sequence[PlacementReport]) -> Serv
     """Report on a server that asks nothing: what happens is what the matrix says."""
     verdicts = {str(place): {row.verdict for row in matrix if row.pair == str(place)} for place in PAIRS}
     supported = {pair: seen == {"in-place"} for pair, seen in verdicts.items()}
-    at: dict[str, Decision] = {pair: "raise" if "raises" in seen else "inline" for pair, seen in verdicts.items()}
+    at: dict[str, Decision] = {
+        pair: "raise" if "raises" in seen else "inline" for pair, seen in verdicts.items()
+    }
     worst = {verdict for seen in verdicts.values() for verdict in seen}
     words = [
         text
@@ -299,6 +314,4 @@ def _compared(
             positives.append(pair)
         if inline is False and evaluated and all(verdict == "in-place" for verdict in evaluated):
             negatives.append(pair)
-    return dataclasses.replace(
-        report, false_positives=tuple(positives), false_negatives=tuple(negatives)
-    )
+    return dataclasses.replace(report, false_positives=tuple(positives), false_negatives=tuple(negatives))

@@ -60,8 +60,9 @@ def first_line(text: str, name: str) -> int | None:
 
 
 def _texts(node: nodes.Node) -> Iterator[str]:
-    if isinstance(node, nodes.Const) and isinstance(node.value, str):
-        yield node.value
+    if isinstance(node, nodes.Const):  # compiling a tree turns a list of constants into one
+        values = node.value if isinstance(node.value, list | tuple) else [node.value]
+        yield from (value for value in values if isinstance(value, str))
     elif isinstance(node, nodes.List | nodes.Tuple):
         for item in node.items:
             yield from _texts(item)

@@ -1,9 +1,9 @@
 """Where the texts of messages stand in a prompt, found as strings and without another render.
 
-Approximate, unlike ownership.py: a text that the template rewrote is not found, and of several equal texts the
-order decides which is which. Texts that occur once are placed first, longest first; the others are looked for
-between their neighbours. A text in a content is then also looked for elsewhere, since templates move system
-turns. No character gets two texts.
+Approximate, unlike ownership.py: a text that the template rewrote is not found, and of several equal texts
+the order decides which is which. Texts that occur once are placed first, longest first; the others are looked
+for between their neighbours. A text in a content is then also looked for elsewhere, since templates move
+system turns. No character gets two texts.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def owned_texts(message: Message) -> Iterator[tuple[str, int]]:
     content = message.content
     parts: list[tuple[int | None, Any]] = [(None, content)]
     if isinstance(content, list):
-        parts = [(n, part.get("text") if isinstance(part, Mapping) else part) for n, part in enumerate(content)]
+        parts = list(enumerate(each.get("text") if isinstance(each, Mapping) else each for each in content))
     for part, text in parts:
         if not isinstance(text, str):
             continue

@@ -9,8 +9,8 @@ from .template_inputs import compared_texts, inputs
 
 _SWITCH = re.compile(
     r"think|reason|effort|thought|(?<![a-z])cots?(?![a-z])|"
-    r"(?<!\w)(?:add|allow|auto|clear|convert|disable|drop|enable|force|hide|include|keep|no|preserve|raw|remove|retain|"
-    r"save|show|skip|strip|truncate|use)_",
+    r"(?<!\w)(?:add|allow|auto|clear|convert|disable|drop|enable|force|hide|include|keep|no|preserve|raw|"
+    r"remove|retain|save|show|skip|strip|truncate|use)_",
     re.IGNORECASE,
 )
 #: A name such as `reasoning_effort`, not one such as `low_effort`, which is itself a level.
@@ -22,9 +22,10 @@ _MOST_TEXTS = 6
 
 
 def toggles(source: TemplateSource) -> dict[str, tuple[bool | str, ...]]:
-    """Return the switches that a template takes from outside, told by their names, each with the values to try.
+    """Return the switches that a template takes from outside, each with the values to try.
 
-    Tried are the texts that the template compares a switch with, and true and false, or levels of effort.
+    They are told by their names. Tried are the texts that the template compares a switch with, and true and
+    false, or levels of effort.
 
     Raises:
         RenderError: the source is not valid Jinja.

@@ -1,8 +1,9 @@
 """Does a model directory give the same token ids however it is loaded? Rule `token-ids-depend-on-loading`.
 
-transformers 5 chooses the tokenizer class by `model_type` of `config.json`. Without that file, or with a type that
-it does not know, another class may replace what `tokenizer.json` says about splitting a text. Only then is the
-directory loaded in both ways and compared: for all other directories nothing heavy is imported.
+transformers 5 chooses the tokenizer class by `model_type` of `config.json`. Without that file, or with a
+type that it does not know, another class may replace what `tokenizer.json` says about splitting a text.
+Only then is the directory loaded in both ways and compared: for all other directories nothing heavy is
+imported.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from .template_files import read_json
 
 #: Texts on which pre-tokenizers differ: numbers, white space, contractions, code, combining marks, scripts.
 SAMPLE = (
-    "Don't we'll I'M 1234567 3.14 0x1F a_b-c  two  spaces\t\ttab\r\n\r\n   indented = f(x) != {\"k\": [1, 2]};\n"
-    "na\u0069\u0308ve cafe\u0301 नमस्ते दुनिया สวัสดีครับ مَرْحَبًا בְּרֵאשִׁית 日本語テスト 你好世界 🍞👩‍👩‍👧 №ﬁ"
+    "Don't we'll I'M 1234567 3.14 0x1F a_b-c  two  spaces\t\ttab\r\n\r\n"
+    '   indented = f(x) != {"k": [1, 2]};\n'
+    "na\u0069\u0308ve cafe\u0301 नमस्ते दुनिया "
+    "สวัสดีครับ مَرْحَبًا בְּרֵאשִׁית 日本語テスト 你好世界 🍞👩‍👩‍👧 №ﬁ"
 )
 
 
@@ -62,4 +65,6 @@ def _doubt(directory: Path) -> str | None:
     if package is None or package.origin is None:
         return None
     known = Path(package.origin).parent / "models" / model_type.replace("-", "_")
-    return None if known.is_dir() else f"the model_type {model_type!r} has no model of that name in transformers"
+    return (
+        None if known.is_dir() else f"the model_type {model_type!r} has no model of that name in transformers"
+    )

@@ -1,13 +1,14 @@
 """Which `if` keeps the messages of a role out of a prompt: one that is not taken, or one that writes nothing.
 
-Read from the syntax tree, without rendering: only comparisons of the message's role with constants are decided,
-and a line is named only where exactly one loop and one `if` come into question.
+Read from the syntax tree, without rendering: only comparisons of the message's role with constants are
+decided, and a line is named only where exactly one loop and one `if` come into question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from jinja2 import nodes
 
@@ -23,7 +24,8 @@ def untaken_line(tree: nodes.Template, role: str) -> int | None:
     constants = {
         node.target.name: node.node
         for node in tree.find_all(nodes.Assign)
-        if isinstance(node.target, nodes.Name) and isinstance(node.node, nodes.List | nodes.Tuple)
+        if isinstance(node.target, nodes.Name)
+        and isinstance(node.node, nodes.List | nodes.Tuple | nodes.Const)
     }
     loops = (_Loop(loop, constants, role) for loop in tree.find_all(nodes.For))
     lines = {line for loop in loops for line in loop.untaken()}
@@ -59,7 +61,7 @@ class _Loop:
                 continue
             branches = [chain, *chain.elif_]
             answers = [self._holds(branch.test) for branch in branches]
-            if False not in answers and not any(self._names_role(branch.test) for branch in branches):
+            if set(answers) == {None} and not any(self._names_role(branch.test) for branch in branches):
                 continue
             if True in answers:
                 taken = branches[answers.index(True)]
@@ -77,7 +79,7 @@ class _Loop:
                 ]
                 yield (possible or branches)[0].lineno
 
-    def _names_role(self, test: nodes.Expr) -> bool:
+    def _names_role(self, test: nodes.Node) -> bool:
         """Tell whether a condition holds only for the role, among other things."""
         return isinstance(test, nodes.And) and any(
             self._holds(side) is True or self._names_role(side) for side in (test.left, test.right)
@@ -117,20 +119,23 @@ class _Loop:
             case _:
                 return False
 
-    def _values(self, node: nodes.Node) -> list[object] | None:
+    def _values(self, node: nodes.Node) -> list[Any] | None:
+        """Return the constants that an expression lists; compiling a tree turns a list of them into one."""
         if isinstance(node, nodes.Name):
             node = self._constants.get(node.name, node)
         if isinstance(node, nodes.Const):
-            return [node.value]
-        if isinstance(node, nodes.List | nodes.Tuple) and all(isinstance(each, nodes.Const) for each in node.items):
-            return [each.value for each in node.items]
-        return None
+            return list(node.value) if isinstance(node.value, list | tuple) else [node.value]
+        if not isinstance(node, nodes.List | nodes.Tuple):
+            return None
+        constants = [each for each in node.items if isinstance(each, nodes.Const)]
+        return [each.value for each in constants] if len(constants) == len(node.items) else None
 
 
 def _writes(node: nodes.Node) -> bool:
     """Tell whether anything but constant text is written within a node."""
+    outputs = [node] if isinstance(node, nodes.Output) else node.find_all(nodes.Output)
     return any(
         not isinstance(child, nodes.TemplateData | nodes.Const)
-        for output in node.find_all(nodes.Output)
+        for output in outputs
         for child in output.nodes
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Literal
 
 Verdict = Literal["in-place", "unstable", "moved", "duplicated", "dropped", "raises", "not-evaluated"]
@@ -65,7 +64,7 @@ def judge(before: str, prompt: str, run: Sequence[str], predecessor: str, succes
     kept = before.rstrip()
     if prompt.startswith(kept):
         return Judgement("in-place", places[0][0])
-    return Judgement("unstable", len(commonprefix((kept, prompt))))
+    return Judgement("unstable", first_difference(kept, prompt))
 
 
 def occurrences(prompt: str, text: str) -> list[int]:
@@ -78,3 +77,9 @@ def occurrences(prompt: str, text: str) -> list[int]:
         offsets.append(at)
         at = prompt.find(text, at + len(text))
     return offsets
+
+
+def first_difference(one: str, other: str) -> int:
+    """Return the offset of the first character that differs, or the length of the shorter text."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((offset for offset, (mine, its) in pairs if mine != its), min(len(one), len(other)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.rendered import render_turn, turn_to_json, turns_of
+from tplaudit.probes.rendered import render_turn, turn_to_json
 from tplaudit.probes.template_files import load_template
 from tplaudit.probes.transcripts import open_transcript
 
@@ -31,7 +31,7 @@ def rows() -> list[Any]:
 @cache
 def rendered(folder: Path, policy: str) -> list[dict[str, Any]]:
     template = load_template(folder / "template.jinja")
-    turns = turns_of(open_transcript(folder / "case.json"), None)
+    turns = enumerate(open_transcript(folder / "case.json"), 1)
     documents = [turn_to_json(render_turn(*turn, template, [parse_policy(policy)])) for turn in turns]
     assert [document["turn"] for document in documents] == list(range(1, len(documents) + 1))
     return [json.loads(json.dumps(document))["policies"][0] for document in documents]

@@ -21,16 +21,20 @@ from ...probes.verdicts import RANKS, Verdict
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
     "in-place": ("✓ in place", "green", "written where it stands, and all before it stays as it was"),
     "unstable": ("~ unstable", "yellow", "written where it stands, but something before it changes"),
-    "moved": ("↷ moved", "yellow", "written at another place, so that all from there on is computed again"),
+    "moved": ("↷ moved", "yellow", "written elsewhere, so that all from there on is computed again"),
     "duplicated": ("² twice", "yellow", "written more than once"),
     "raises": ("✗ error", "red", "the template raises an error, and the request fails"),
     "dropped": ("∅ lost", "red", "left out without a word: the model never sees it"),
-    "not-evaluated": ("? not tested", "dim", "the conversation before it does not render, so nothing is known"),
+    "not-evaluated": (
+        "? not tested",
+        "dim",
+        "the conversation before it does not render, so nothing is known",
+    ),
 }
 _HEADLINES: dict[Verdict, str] = {
     "in-place": "writes a system turn wherever it stands, and changes nothing before it",
     "unstable": "writes a system turn wherever it stands, but changes what was before it",
-    "moved": "moves a system turn that is not first to another place, so that the prompt changes there each time",
+    "moved": "moves a system turn that is not first to another place, where the prompt changes each time",
     "duplicated": "writes a system turn that is not first more than once",
     "raises": "fails with an error when a system turn is not first",
     "dropped": "loses a system turn that is not first: the model never sees it, and nobody is told",
@@ -81,7 +85,10 @@ def draw(report: ProbeReport, console: Console) -> None:
 def draw_several(results: Sequence[ProbeReport | Failure], console: Console) -> None:
     """Print one row for each input: the worst verdict after each kind of turn, and the findings."""
     table = Table(
-        title="A system turn in mid-conversation is …", title_justify="left", title_style="bold", pad_edge=False
+        title="A system turn in mid-conversation is …",
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
     )
     table.add_column("template", overflow="fold")
     for heading in (*_AFTER.values(), "earlier reasoning"):
@@ -108,7 +115,8 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
     template = shown["template"]
     lines = [
         f"template   {template['source']} (sha256 {template['sha256']})",
-        f"placement  {shown['preceding']}/{shown['placement']}: a {shown['role']} turn {_AFTER[shown['preceding']]}",
+        f"placement  {shown['preceding']}/{shown['placement']}: a {shown['role']} turn "
+        f"{_AFTER[shown['preceding']]}",
         f"kwargs     {json.dumps(shown['kwargs'], ensure_ascii=False)}",
         f"verdict    {verdict}: {_WORDS[verdict][2]}",
         f"line       {shown['line'] or 'unknown'}",
@@ -123,9 +131,19 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
     ]
     if shown["request_tools"] is not None:
         lines += ["", "tools", f"  {json.dumps(shown['request_tools'], ensure_ascii=False)}"]
-    for name, title in (("prompt_before", "prompt of the messages before it"), ("prompt_with", "prompt with it")):
+    for name, title in (
+        ("prompt_before", "prompt of the messages before it"),
+        ("prompt_with", "prompt with it"),
+    ):
         text = shown[name]
-        lines += ["", title, *(f"  | {line}" for line in ("(none: the template raised)" if text is None else text).split("\n"))]
+        lines += [
+            "",
+            title,
+            *(
+                f"  | {line}"
+                for line in ("(none: the template raised)" if text is None else text).split("\n")
+            ),
+        ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -133,7 +151,10 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
 def _draw_placements(placements: Sequence[PlacementReport], console: Console) -> None:
     rows = _usual(placements, "system")
     table = Table(
-        title="A system turn in mid-conversation is …", title_justify="left", title_style="bold", pad_edge=False
+        title="A system turn in mid-conversation is …",
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
     )
     table.add_column("")
     for heading in _FOLLOWS.values():
@@ -188,8 +209,10 @@ def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
     for row in placements:
         plain = system.get(_where(row))
         expected = {"raises": ("raises", "not-evaluated")}.get(plain or "", (plain,))
-        if row.shape != "plain" and row.verdict not in expected and not (
-            plain is None and row.verdict in system.values()
+        if (
+            row.shape != "plain"
+            and row.verdict not in expected
+            and not (plain is None and row.verdict in system.values())
         ):
             differing.setdefault((row.shape, row.verdict), []).append(row)
     for (shape, verdict), rows in differing.items():
@@ -240,7 +263,9 @@ def _draw_findings(report: ProbeReport, console: Console) -> None:
         console.print(_finding(each, report.template.source), soft_wrap=True)
         console.print(f"    help: {escape(each.help)}.", style="dim", soft_wrap=True)
     for ignored in report.ignored:
-        console.print(escape(f"  ignored: {ignored.finding.rule} ({ignored.reason})"), style="dim", soft_wrap=True)
+        console.print(
+            escape(f"  ignored: {ignored.finding.rule} ({ignored.reason})"), style="dim", soft_wrap=True
+        )
     if report.findings:
         console.print("More on a finding: tplaudit explain RULE.", style="dim")
 
@@ -249,7 +274,9 @@ def _finding(each: Finding, source: str) -> str:
     words, colour = _SEVERITY[each.severity]
     where = f" {source}:{each.line}" if each.line else ""
     likely = ", likely" if each.confidence == "likely" else ""
-    return f"[{colour}]{words}[/{colour}] [bold]{each.rule}[/bold]{escape(f'{where}{likely}: {each.message}')}"
+    return (
+        f"[{colour}]{words}[/{colour}] [bold]{each.rule}[/bold]{escape(f'{where}{likely}: {each.message}')}"
+    )
 
 
 def _usual(placements: Sequence[PlacementReport], role: str) -> list[PlacementReport]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -19,22 +19,49 @@ class Payload(Protocol):
         """The memory that the state occupies, in bytes."""
         ...
 
+    def cut(self, end: int) -> Payload:
+        """Return the state of the block's tokens before position `end` of the prompt.
+
+        Only caches that are token-granular ask for it, and only where the model's layers can all be cut.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive tokens of a prompt whose state a cache wants.
+
+    Attributes:
+        start: position of the first token, counted from 0.
+        end: position after the last one.
+        snapshot: whether a later prompt is to go on from `end`, so that layers which cannot be cut have to be
+            copied when the prefill is there.
+    """
+
+    start: int
+    end: int
+    snapshot: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """One stored block.
 
     Attributes:
-        name: its hash (see `hashes`).
+        name: its hash (see `hashes`); empty in caches that keep whole sequences.
         start: position of its first token in the prompt, counted from 0.
+        end: position after its last token.
         nbytes: what it occupies of the cache's capacity.
         payload: the model's state for it, or None where tokens are only counted.
+        snapshot: whether a prompt can go on from `end` where layers cannot be cut.
     """
 
     name: bytes
     start: int
+    end: int
     nbytes: int
     payload: Payload | None = None
+    snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +70,11 @@ class Match:
 
     Attributes:
         reused: tokens that need no prefill; less than the prompt's length.
-        blocks: the blocks that hold them, from the prompt's first token on; can cover more than `reused`.
-        evicted: where the match ended at a block that was offered earlier and is not there for want of room,
-            the number of the lookup (from 1) in whose turn it was dropped or refused; None otherwise.
+        blocks: the blocks that hold them, without gaps from the prompt's first token on; where layers can be
+            cut they may hold more than `reused`, otherwise they end there.
+        evicted: where the match is shorter for want of room, because something that was offered earlier is
+            not there, the number of the lookup (from 1) in whose turn that was dropped or refused; None
+            otherwise.
     """
 
     reused: int
@@ -54,8 +83,38 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
+class Marks:
+    """What a server knows of a stored sequence beside its ids. All positions are counted in tokens from 0.
+
+    Attributes:
+        prompt_tokens: length of the prompt; what follows in the sequence is the reply. None: there is no
+            reply.
+        generation_prompt: first token of the generation prompt; None where the server does not find it.
+        persists: whether history has the generation prompt before the same reply.
+        system_end: where the prompt parts from a render of its leading system messages and an empty user
+            turn; 0 where it has none.
+        think_start: the think mark that opens the reply, where the prompt ends with one.
+        ends_in_user: whether the last message is a user turn.
+        user_starts: where the user messages start, rising.
+    """
+
+    prompt_tokens: int | None = None
+    generation_prompt: int | None = None
+    persists: bool = False
+    system_end: int = 0
+    think_start: int | None = None
+    ends_in_user: bool = True
+    user_starts: tuple[int, ...] = ()
+
+
+NO_MARKS = Marks()
+
+
+@dataclass(frozen=True, slots=True)
 class CacheStatistics:
     """Counts since the cache was made, except `blocks` and `bytes`, which say what it holds now.
+
+    In caches without blocks, hits and misses are tokens, and the other counts are of whole sequences.
 
     Attributes:
         lookups: prompts that were looked up.
@@ -81,7 +140,8 @@ class CacheStatistics:
 class PrefixCache(Protocol):
     """One server's cache. A turn is: match, hold the match while prefilling the rest, store.
 
-    The same cache serves an engine that computes and one that only counts; the former gives payloads.
+    The same cache serves an engine that computes and one that only counts; the former asks for the spans that
+    the cache wants and gives a payload for each.
     """
 
     @property
@@ -102,6 +162,9 @@ class PrefixCache(Protocol):
     def reusable(self, shared: int, length: int) -> int:
         """Return how much of a prompt an unlimited cache would take over, by this cache's own rule.
 
+        Where that depends on the positions at which states were copied, they are those of the sequence that
+        was stored last, or what the rule makes of any sequence as long as nothing was.
+
         Args:
             shared: tokens that the prompt shares with a stored sequence.
             length: the prompt's length in tokens.
@@ -116,13 +179,32 @@ class PrefixCache(Protocol):
         """Keep a match's blocks from being dropped while the context lasts."""
         ...
 
-    def store(self, ids: Ids, payloads: Sequence[Payload] | None = None) -> None:
+    def spans(self, ids: Ids, match: Match, marks: Marks = NO_MARKS) -> tuple[Span, ...]:
+        """Return the states that the cache wants of a sequence, by rising `end`.
+
+        Args:
+            ids: the sequence that is going to be stored.
+            match: what was taken over of it.
+            marks: what the server knows of it.
+        """
+        ...
+
+    def store(
+        self,
+        ids: Ids,
+        payloads: Sequence[Payload] | None = None,
+        *,
+        match: Match | None = None,
+        marks: Marks = NO_MARKS,
+    ) -> None:
         """Take in what a turn computed.
 
         Args:
             ids: the sequence whose state is to be kept, shape `(n,)`.
-            payloads: the states of its last full blocks, in order; those before them are held already. None
-                from an engine that only counts.
+            payloads: the states of `spans(ids, match, marks)`, in the same order. None from an engine that
+                only counts.
+            match: what was taken over of the sequence; None for nothing.
+            marks: what the server knows of it.
         """
         ...
 
@@ -138,3 +220,21 @@ def reusable(shared: int, length: int, block_size: int) -> int:
         block_size: tokens per block.
     """
     return max(0, min(min(shared, length) // block_size * block_size, length - 1))
+
+
+def last_position(positions: Sequence[int], limit: int) -> int:
+    """Return the largest position that is at most `limit`; 0 where none is."""
+    return max((at for at in positions if at <= limit), default=0)
+
+
+def cut(blocks: Sequence[Block], end: int) -> tuple[Block, ...]:
+    """Return what blocks hold before position `end`; a block that reaches further is cut there."""
+    kept = []
+    for block in blocks:
+        if block.end <= end:
+            kept.append(block)
+        elif block.start < end:
+            share = block.nbytes * (end - block.start) // (block.end - block.start)
+            payload = None if block.payload is None else block.payload.cut(end)
+            kept.append(replace(block, end=end, nbytes=share, payload=payload, snapshot=False))
+    return tuple(kept)

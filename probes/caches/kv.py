@@ -1,89 +1,83 @@
-"""Blocks of plain attention: slices of the K and V that mlx-lm's `KVCache` objects hold.
-
-Works on the public attributes `keys`, `values` and `offset` of a cache, which mean the same in mlx-lm 0.28 to
-0.33; `state` does not. K and V have shape `(1, heads, positions, width)`, padded beyond `offset`.
-"""
+"""K and V of full attention: mlx-lm's `KVCache`, and `QuantizedKVCache`, which has three arrays for each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from .states import copied, joined
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
+    from .states import Arrays
 
-@dataclass(frozen=True, slots=True)
-class KVBlock:
-    """The state of one block.
 
-    Attributes:
-        layers: K and V of each layer, each `(1, heads, block size, width)`.
+class PlainKV:
+    """K and V as the model computes them, each `(1, heads, positions, width)`, padded beyond `offset`.
+
+    Args:
+        cache: a `KVCache`.
     """
 
-    layers: tuple[tuple[mx.array, mx.array], ...]
+    kind = "plain"
+    reach = None
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all K and V."""
-        return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
+    def offset(self) -> int:
+        """How many tokens it has seen."""
+        return int(self._cache.offset)
+
+    def arrays(self) -> list[mx.array]:
+        """Return K and V, padding included."""
+        return [array for array in (self._cache.keys, self._cache.values) if array is not None]
+
+    def cut(self, start: int, end: int) -> Arrays:
+        """Return copies of K and V of positions `start` to `end`."""
+        return copied(tuple(self.arrays()), start, end)
+
+    def put(self, pieces: Sequence[Arrays], length: int) -> None:
+        """Fill the cache with K and V of `length` positions."""
+        self._cache.keys, self._cache.values = joined(pieces)
+        self._cache.offset = length
 
 
-def unsupported(caches: Iterable[Any]) -> tuple[str, ...]:
-    """Return the class names of the caches that these blocks cannot hold, each once."""
-    from mlx_lm.models.cache import KVCache
-
-    return tuple(dict.fromkeys(type(cache).__name__ for cache in caches if type(cache) is not KVCache))
-
-
-def arrays(caches: Iterable[Any]) -> list[mx.array]:
-    """Return all K and V that caches hold, for `mx.eval`."""
-    return [array for cache in caches for array in (cache.keys, cache.values) if array is not None]
-
-
-def capture(caches: Sequence[Any], starts: Iterable[int], block_size: int) -> tuple[KVBlock, ...]:
-    """Return copies of blocks of a filled cache.
-
-    Args:
-        caches: one `KVCache` per layer.
-        starts: the position of each block's first token.
-        block_size: tokens per block.
-    """
-    import mlx.core as mx
-
-    # A slice that is not copied keeps the whole buffer alive.
-    blocks = tuple(
-        KVBlock(
-            tuple(
-                (
-                    mx.contiguous(cache.keys[..., start : start + block_size, :]),
-                    mx.contiguous(cache.values[..., start : start + block_size, :]),
-                )
-                for cache in caches
-            )
-        )
-        for start in starts
-    )
-    mx.eval([block.layers for block in blocks])
-    return blocks
-
-
-def restore(caches: Sequence[Any], blocks: Sequence[KVBlock], length: int) -> None:
-    """Put blocks into empty caches, which then are as if `length` tokens had been prefilled.
+class QuantisedKV:
+    """Quantised K and V, each as numbers packed into 32 bits, scales and biases.
 
     Args:
-        caches: one empty `KVCache` per layer.
-        blocks: a prompt's blocks from its first token on.
-        length: tokens to keep, at most what the blocks hold.
+        cache: a `QuantizedKVCache`.
     """
-    import mlx.core as mx
 
-    if not blocks:
-        return
-    for layer, cache in enumerate(caches):
-        cache.keys = mx.concatenate([block.layers[layer][0] for block in blocks], axis=2)
-        cache.values = mx.concatenate([block.layers[layer][1] for block in blocks], axis=2)
-        cache.offset = cache.keys.shape[2]
-        cache.trim(cache.offset - length)
-    mx.eval(arrays(caches))
+    reach = None
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    @property
+    def kind(self) -> str:
+        """The kind with its bits per number."""
+        return f"quantised:{self._cache.bits}"
+
+    @property
+    def offset(self) -> int:
+        """How many tokens it has seen."""
+        return int(self._cache.offset)
+
+    def arrays(self) -> list[mx.array]:
+        """Return the arrays of K, then those of V, padding included."""
+        return [*(self._cache.keys or ()), *(self._cache.values or ())]
+
+    def cut(self, start: int, end: int) -> Arrays:
+        """Return copies of the six arrays for positions `start` to `end`."""
+        return copied(tuple(self.arrays()), start, end)
+
+    def put(self, pieces: Sequence[Arrays], length: int) -> None:
+        """Fill the cache with K and V of `length` positions."""
+        arrays = joined(pieces)
+        half = len(arrays) // 2
+        self._cache.keys, self._cache.values = arrays[:half], arrays[half:]
+        self._cache.offset = length

@@ -1,8 +1,9 @@
-"""A paged prefix cache: whole blocks of tokens, found by chained hashes, dropped least recently used first.
+"""A paged prefix cache: blocks of tokens, found by chained hashes, dropped least recently used first.
 
-The rules are oMLX's for models whose layers can all be cut at any token (docs/servers.md, section oMLX):
-full blocks only, a lookup walks the chain and stops at the first missing block, and a prompt that is there
-whole is cut back by one token, since its last logits have to be computed.
+The rules are oMLX's (docs/servers.md, sections 1.16 to 1.18); other servers with blocks differ in the names,
+the size, and in what they do with a prompt that is there whole. Where all layers can be cut at any token,
+full blocks are kept. Where some cannot, a prompt can only go on from a position at which their state was
+copied.
 """
 
 from __future__ import annotations
@@ -11,20 +12,29 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from ..tokens import common_prefix_ids
-from .base import Block, CacheStatistics, Match, Payload, reusable
-from .hashes import chain
+from .base import NO_MARKS, Block, CacheStatistics, Marks, Match, Payload, Span, reusable
+from .hashes import Recipe, chain, recipe
+from .tails import TailIndex, tail_position
 
 if TYPE_CHECKING:
     from ..tokens import Ids
 
+#: What is done with a prompt that is there whole, since its last token has to run for its logits: give up
+#: that token, give up the last block, or prefill all of it.
+Whole: TypeAlias = Literal["trim", "drop-block", "prefill"]
+
 
 class PagedCache:
     """The blocks of all prompts so far, with or without a model's state in them.
+
+    Source: `cache/paged_cache.py` and `cache/prefix_cache.py` of jundot/omlx and of repositories that carry
+    its code, July to autumn 2026; names run, the rest read (docs/servers.md, sections 1.16 to 1.18). `omlx`
+    has the settings of its versions, `make_cache` those of other servers.
 
     Args:
         block_size: tokens per block.
@@ -32,12 +42,17 @@ class PagedCache:
         capacity_bytes: the most that the blocks may occupy together, or None for no limit.
         bytes_per_token: what a block without payload counts, per token; needed with a capacity where payloads
             are not given.
+        snapshot_bytes: what it counts besides for a copied state.
+        named: names the blocks; None for oMLX's recipe with `model_name`.
+        sliceable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
+        snapshot_stride: tokens between snapshots, a multiple of the block size; None for every block end.
+        whole: what is done with a prompt that is there whole. Default: `trim` where layers can be cut.
+        tails: whether prompts' ends are kept as shorter blocks; only without `sliceable`.
+        kind: the cache's name in reports.
 
     Raises:
-        ValueError: `block_size` is less than 1.
+        ValueError: settings that contradict each other.
     """
-
-    kind = "paged"
 
     def __init__(
         self,
@@ -46,22 +61,46 @@ class PagedCache:
         model_name: str | None = None,
         capacity_bytes: int | None = None,
         bytes_per_token: int | None = None,
+        snapshot_bytes: int = 0,
+        named: Recipe | None = None,
+        sliceable: bool = True,
+        snapshot_stride: int | None = None,
+        whole: Whole | None = None,
+        tails: bool = False,
+        kind: str = "paged",
     ) -> None:
         if block_size < 1:
             raise ValueError(f"a block needs at least one token, not {block_size}")
+        self.kind = kind
         self.block_size = block_size
-        self.model_name = model_name
         self.capacity_bytes = capacity_bytes
         self.bytes_per_token = bytes_per_token
+        self.snapshot_bytes = snapshot_bytes
+        self.sliceable = sliceable
+        self.snapshot_stride = snapshot_stride or block_size
+        self.whole: Whole = whole or ("trim" if sliceable else "drop-block")
+        self.tails = tails
+        if self.snapshot_stride % block_size:
+            raise ValueError(
+                f"snapshots every {snapshot_stride} tokens miss the ends of blocks of {block_size}"
+            )
+        if sliceable and (tails or snapshot_stride):
+            raise ValueError("layers that can be cut need no snapshots and no tails")
+        if not sliceable and self.whole == "trim":
+            raise ValueError("layers that cannot be cut cannot give up one token")
+        self._named = named or recipe(model_name)
         # Least recently used first. A use touches a chain from its last block to its first, so every block
         # stands behind all blocks that continue it: the first one that is not in use is always a leaf, and
         # dropping it leaves no block that a lookup could not reach.
         self._blocks: OrderedDict[bytes, Block] = OrderedDict()
         self._references: Counter[bytes] = Counter()
         self._dropped: dict[bytes, int] = {}
+        self._tails = TailIndex()
         self._statistics = CacheStatistics()
         self._ids: Ids = np.empty(0, np.int32)
         self._names: tuple[bytes, ...] = ()
+        # Of the sequence stored last: the most that was stored of it, and where its tail ends.
+        self._last: tuple[int | None, int] = (None, 0)
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -69,23 +108,51 @@ class PagedCache:
         return self._statistics
 
     def reusable(self, shared: int, length: int) -> int:
-        """Return how much an unlimited cache takes over of `length` tokens, `shared` of them stored."""
-        return reusable(shared, length, self.block_size)
+        """Return how much an unlimited cache takes over of `length` tokens, `shared` of them stored.
+
+        The tail that counts is that of the sequence stored last.
+        """
+        if self.whole == "trim":
+            return reusable(shared, length, self.block_size)
+        shared = min(shared, length)
+        stored, tail = self._last if self.tails else (None, 0)
+        full = (shared if stored is None else min(shared, stored)) // self.block_size * self.block_size
+        end = tail if full < tail <= shared else full
+        if end and end == length:
+            if self.whole == "prefill":
+                return 0
+            end = full if tail == end else full - self.block_size
+        return end if end == tail else end // self.snapshot_stride * self.snapshot_stride
 
     def match(self, ids: Ids) -> Match:
-        """Return the longest chain of present blocks from the beginning of a prompt, and mark it as used."""
+        """Return what is there of the beginning of a prompt and can be gone on from, and mark it as used."""
         names = self._chain(ids)
+        blocks = self.lookup(ids)
         found = self._present(names)
-        self._touch(names[:found])
+        self._touch([block.name for block in blocks])
         was = self._statistics
         self._statistics = replace(
             was, lookups=was.lookups + 1, hits=was.hits + found, misses=was.misses + len(names) - found
         )
-        return Match(
-            reused=self.reusable(found * self.block_size, len(ids)),
-            blocks=tuple(self._blocks[name] for name in names[:found]),
-            evicted=self._dropped.get(names[found]) if found < len(names) else None,
-        )
+        usable, reused = self._usable(blocks, len(ids))
+        evicted = self._dropped.get(names[found]) if found < len(names) else None
+        return Match(reused, usable, evicted)
+
+    def lookup(self, ids: Ids) -> tuple[Block, ...]:
+        """Return the chain of present blocks from the beginning of a prompt, its tail included."""
+        names = self._chain(ids)
+        names = names[: self._present(names)]
+        blocks = [self._blocks[name] for name in names]
+        if self.tails:
+            parent = names[-1] if names else None
+            rest = ids[len(names) * self.block_size :]
+            for name, length in [*self._tails.longest_first(parent, len(rest))]:
+                if name not in self._blocks:
+                    self._tails.remove(parent, name)
+                elif self._named(tuple(rest[:length].tolist()), parent) == name:
+                    blocks.append(self._blocks[name])
+                    break
+        return tuple(blocks)
 
     @contextmanager
     def hold(self, match: Match) -> Iterator[None]:
@@ -93,40 +160,68 @@ class PagedCache:
         with self._held([block.name for block in match.blocks]):
             yield
 
-    def store(self, ids: Ids, payloads: Sequence[Payload] | None = None) -> None:
-        """Take in the full blocks of a sequence that are not there yet.
+    def spans(self, ids: Ids, match: Match, marks: Marks = NO_MARKS) -> tuple[Span, ...]:
+        """Return the blocks that are to be stored behind a match; a tail starts where its block would."""
+        held = len(match.blocks) if self.sliceable else match.reused // self.block_size
+        return tuple(
+            span
+            for span in self._spans(len(ids), match.reused, marks)
+            if span.start >= held * self.block_size and span.end > (0 if self.sliceable else match.reused)
+        )
+
+    def store(
+        self,
+        ids: Ids,
+        payloads: Sequence[Payload] | None = None,
+        *,
+        match: Match | None = None,
+        marks: Marks = NO_MARKS,
+    ) -> None:
+        """Take in the blocks of a sequence that are not there yet.
 
         Where room is short, other chains give way, least recently used blocks first. The sequence's own
         blocks do not: if nothing else is left to drop, the rest of the sequence is not stored.
 
         Args:
             ids: the sequence, shape `(n,)`.
-            payloads: the states of its last `len(payloads)` full blocks. Storing ends at a block that is not
-                there and has no payload, since a block that cannot be restored must not be found.
+            payloads: the states of its last `len(payloads)` spans. Storing ends at a block that is not there
+                and has no payload, since a block that cannot be restored must not be found.
+            match: what was taken over; it decides where a tail is possible.
+            marks: what the server knows of the sequence; it decides where the tail is.
 
         Raises:
-            ValueError: more payloads than full blocks, or a capacity and no way to tell a block's size.
+            ValueError: more payloads than spans, or a capacity and no way to tell a block's size.
         """
         names = self._chain(ids)
-        first = len(names) if payloads is None else len(names) - len(payloads)
+        spans = self._spans(len(ids), match.reused if match else 0, marks)
+        first = len(spans) if payloads is None else len(spans) - len(payloads)
         if first < 0:
-            raise ValueError(f"{len(payloads or ())} payloads for {len(names)} full blocks")
-        present = self._present(names)
-        with self._held(names[:present]) as held:
+            raise ValueError(f"{len(payloads or ())} payloads for {len(spans)} full blocks")
+        planned = [(span, *self._planned(ids, names, span)) for span in spans]
+        stored = tail = 0
+        with self._held(names[: self._present(names)]) as held:
             try:
-                for at in range(present, len(names)):
-                    if payloads is not None and at < first:
-                        break
-                    payload = None if payloads is None else payloads[at - first]
-                    block = Block(names[at], at * self.block_size, self._size(payload), payload)
-                    if not self._make_room(block.nbytes):
-                        self._refuse(names[at:])
-                        break
-                    self._add(block)
-                    held.append(block.name)
-                    self._references[block.name] += 1
+                for at, (span, name, parent) in enumerate(planned):
+                    if name not in self._blocks:
+                        if payloads is not None and at < first:
+                            break
+                        payload = None if payloads is None else payloads[at - first]
+                        block = Block(
+                            name, span.start, span.end, self._size(span, payload), payload, span.snapshot
+                        )
+                        if not self._make_room(block.nbytes):
+                            self._refuse([name for _, name, _ in planned[at:] if name not in self._blocks])
+                            break
+                        self._add(block)
+                        held.append(name)
+                        self._references[name] += 1
+                    stored = span.end
+                    if span.end % self.block_size:
+                        tail = span.end
+                        self._register(parent, name, span.end - span.start)
             finally:
                 self._touch(held)
+                self._last = (stored, tail)
 
     def references(self, name: bytes) -> int:
         """Return how many holds a block is under."""
@@ -138,10 +233,61 @@ class PagedCache:
     def __len__(self) -> int:
         return len(self._blocks)
 
+    def _usable(self, blocks: tuple[Block, ...], length: int) -> tuple[tuple[Block, ...], int]:
+        """Return what of a chain a prompt of `length` tokens can go on from, and how many tokens that are."""
+        covered = blocks[-1].end if blocks else 0
+        if covered and covered == length:
+            if self.whole == "trim":
+                return blocks, length - 1
+            blocks = blocks[:-1] if self.whole == "drop-block" else ()
+        if not self.sliceable:
+            while blocks and not blocks[-1].snapshot:
+                blocks = blocks[:-1]
+        return blocks, blocks[-1].end if blocks else 0
+
+    def _spans(self, length: int, reused: int, marks: Marks) -> list[Span]:
+        """Return all blocks and the tail of a sequence of `length` tokens, by rising end."""
+        size = self.block_size
+        tail = None
+        stored = length
+        if self.tails:
+            prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
+            marker = marks.generation_prompt or 0
+            if marker >= prompt:
+                marker = 0
+            prefilled = prompt - 1 - reused
+            tail = tail_position(reused, prefilled, marker, size)
+            # Blocks beyond the generation prompt hold what history will not have.
+            complete = prompt < length and length % size == 0
+            if not marks.persists and not complete:
+                stored = max(marker or prompt - 1, reused)
+        spans = [
+            Span(start, start + size, not self.sliceable and (start + size) % self.snapshot_stride == 0)
+            for start in range(0, stored - size + 1, size)
+        ]
+        if tail is not None:
+            spans.append(Span(tail // size * size, tail, True))
+            spans.sort(key=lambda span: span.end)
+        return spans
+
+    def _planned(self, ids: Ids, names: Sequence[bytes], span: Span) -> tuple[bytes, bytes | None]:
+        """Return the name of a block or tail, and its parent's."""
+        at = span.start // self.block_size
+        parent = names[at - 1] if at else None
+        if span.end % self.block_size:
+            return self._named(tuple(ids[span.start : span.end].tolist()), parent), parent
+        return names[at], parent
+
+    def _register(self, parent: bytes | None, name: bytes, length: int) -> None:
+        """Make a tail findable; those that it takes the place of are dropped unless they are in use."""
+        for dropped in self._tails.add(parent, name, length):
+            if dropped in self._blocks and not self._references[dropped]:
+                self._evict(dropped)
+
     def _chain(self, ids: Ids) -> tuple[bytes, ...]:
         """Return the names of a sequence's full blocks, hashing only what differs from the last sequence."""
         same = common_prefix_ids(self._ids, ids) // self.block_size
-        self._names = chain(ids, self.block_size, model_name=self.model_name, known=self._names[:same])
+        self._names = chain(ids, self.block_size, known=self._names[:same], named=self._named)
         self._ids = np.array(ids, np.int32)
         return self._names
 
@@ -151,7 +297,8 @@ class PagedCache:
 
     def _touch(self, names: Sequence[bytes]) -> None:
         for name in reversed(names):
-            self._blocks.move_to_end(name)
+            if name in self._blocks:
+                self._blocks.move_to_end(name)
 
     @contextmanager
     def _held(self, names: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -166,13 +313,13 @@ class PagedCache:
                 if not self._references[name]:
                     del self._references[name]
 
-    def _size(self, payload: Payload | None) -> int:
+    def _size(self, span: Span, payload: Payload | None) -> int:
         """Return what a block counts, in bytes."""
         if payload is not None:
             return payload.nbytes
         if self.bytes_per_token is None and self.capacity_bytes is not None:
             raise ValueError("a capacity in bytes needs payloads or bytes_per_token")
-        return (self.bytes_per_token or 0) * self.block_size
+        return (self.bytes_per_token or 0) * (span.end - span.start) + span.snapshot * self.snapshot_bytes
 
     def _make_room(self, nbytes: int) -> bool:
         """Drop blocks that are not in use until `nbytes` fit, and say whether they do."""

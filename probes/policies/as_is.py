@@ -1,4 +1,7 @@
-"""The policy of a server that passes messages on: the template decides alone."""
+"""The policy of a server that passes messages on: the template decides alone.
+
+A request of another dialect is written as chat messages first, in the plainest way (`plain_chat`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..conversation import Request
 from .base import Policy, PolicyKind, Prepared
+from .plain_chat import plain_chat
+from .preparation import rewritten
 from .system_turns import keep
 
 if TYPE_CHECKING:
@@ -21,8 +26,9 @@ class AsIs:
     name: str
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
-        """Return the request itself."""
-        return Prepared(request, keep(request.messages, "passed on as it is").actions)
+        """Return the request itself, in chat form."""
+        chat = plain_chat(request)
+        return rewritten(chat, keep(chat.request.messages, "passed on as it is"))
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:

@@ -1,7 +1,8 @@
 """oMLX's strict hoist alone: every system turn goes into the leading block, whatever the template can do.
 
 Neither probes nor relocates. `hoist+merge` also joins neighbouring turns of one role, as oMLX's text routes
-do after a hoist (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py).
+do after a hoist (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py). A request of another dialect is
+written as chat messages first, in the plainest way (`plain_chat`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..conversation import Request
 from .base import Policy, PolicyKind, Prepared
+from .plain_chat import plain_chat
+from .preparation import rewritten
 from .role_merge import merge_roles
 from .system_turns import strict_hoist
 
@@ -33,8 +36,9 @@ class Hoist:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request with one leading system message."""
-        rewrite = strict_hoist(request.messages, "moved into the first system block")
-        return (rewrite.then(merge_roles) if self.merge else rewrite).of(request)
+        chat = plain_chat(request)
+        rewrite = strict_hoist(chat.request.messages, "moved into the first system block")
+        return rewritten(chat, rewrite.then(merge_roles) if self.merge else rewrite)
 
 
 def _hoist(name: str, options: Mapping[str, str]) -> Policy:

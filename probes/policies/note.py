@@ -1,7 +1,8 @@
 """oMLX's `user_note_safe` alone: later system turns become notes in user turns, whatever the template can do.
 
 Neither probes nor relocates. `note+merge` also joins neighbouring turns of one role, as oMLX's text routes do
-afterwards (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py).
+afterwards (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py). A request of another dialect is
+written as chat messages first, in the plainest way (`plain_chat`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..conversation import Request
 from .base import Policy, PolicyKind, Prepared
+from .plain_chat import plain_chat
+from .preparation import rewritten
 from .role_merge import merge_roles
 from .user_notes import note_or_hoist
 
@@ -33,8 +36,9 @@ class Note:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request without later system messages."""
-        rewrite = note_or_hoist(request.messages)
-        return (rewrite.then(merge_roles) if self.merge else rewrite).of(request)
+        chat = plain_chat(request)
+        rewrite = note_or_hoist(chat.request.messages)
+        return rewritten(chat, rewrite.then(merge_roles) if self.merge else rewrite)
 
 
 def _note(name: str, options: Mapping[str, str]) -> Policy:

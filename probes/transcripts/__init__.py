@@ -20,7 +20,7 @@ FORMATS: tuple[Format, ...] = (requests_json.FORMAT, requests_jsonl.FORMAT, mess
 
 
 def open_transcript(path_or_dash: str | Path) -> Transcript:
-    """Return the transcript of that name, after a look at its first line.
+    """Return the transcript of that name, after a look at its first lines.
 
     The requests are read anew at each iteration, a line at a time (a JSON document: as a whole), so iterating
     may raise InputError too, after the requests that precede the fault.
@@ -35,7 +35,8 @@ def open_transcript(path_or_dash: str | Path) -> Transcript:
     source = open_source(path_or_dash)
     found = _detect(source)
     name = "-" if str(path_or_dash) == "-" else source.label
-    return Transcript(name, found.dialect, partial(found.read, source))
+    dialect = found.dialect(source)
+    return Transcript(name, dialect, partial(found.read, source, dialect))
 
 
 def _detect(source: Source) -> Format:

@@ -1,8 +1,8 @@
 """Anthropic Messages requests, checked as servers check them.
 
 `role: system` may stand among the messages, as Claude Code sends it. `cache_control`, which marks where
-Anthropic's own cache shall end and moves with every request, is left out wherever it stands: no server of
-docs/servers.md hands it to a template, and with it no two requests would have a message in common.
+Anthropic's own cache shall end and moves with every request, is left out of blocks and tools: no server of
+docs/servers.md hands it to a template, and with it the same message would differ from request to request.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from .checks import (
 from .json_text import kind
 from .unread import foreign_part
 
-ROLES = ("user", "assistant", "system")
+SETTINGS = frozenset({"tools", "system", "thinking", "output_config", "chat_template_kwargs", "now"})
+"""The fields of a request, beside its messages, that may change what a template gets."""
 
-_READ = frozenset({"messages", "system", "tools", "chat_template_kwargs", "now", "response", "dialect"})
+_ROLES = ("user", "assistant", "system")
+_READ = frozenset({"messages", "system", "tools", "chat_template_kwargs", "now", "response"})
 _OWN_FIELDS = ("system", "stop_sequences", "anthropic_version")
 #: For each type of block, what it must have besides: the key, its type and the type in words.
 _REQUIRED: Mapping[str, tuple[tuple[str, type, str], ...]] = {
@@ -111,7 +113,7 @@ def _items(body: Mapping[str, Any], where: str) -> list[Any]:
 
 def _message(data: Any, index: int, where: str) -> Message:
     data = read_object(data, "a message", "{role, content}", where)
-    read_role(data, ROLES, where)
+    read_role(data, _ROLES, where)
     content = data.get("content")
     if isinstance(content, str):
         return Message(data, index)
@@ -130,13 +132,13 @@ def _block(block: Any, where: str) -> Mapping[str, Any]:
     require(block, "type", str, "a content block", '{"type": "text", "text": "..."}', where)
     foreign_part(block, API.name, where)
     for key, wanted, words in _REQUIRED.get(block["type"], ()):
-        require(block, key, wanted, f"a {block['type']} block", f"{key} as {words}", where)
+        require(block, key, wanted, f"a block of type {block['type']}", f"{key} as {words}", where)
     if block["type"] == "tool_result" and block.get("content") is not None:
         content = block["content"]
         if isinstance(content, list):
             block = {**block, "content": _blocks(content, where)}
         elif not isinstance(content, str):
-            what = f"the content of a tool_result block is {kind(content)}"
+            what = f"the content of a block of type tool_result is {kind(content)}"
             raise InputError(what, where=where, fix="write a string or a list of blocks")
     return _uncached(block)
 

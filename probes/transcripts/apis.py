@@ -10,9 +10,7 @@ from ..conversation import Dialect
 from . import anthropic_messages, chat, responses
 from .api import Api
 
-APIS: Mapping[Dialect, Api] = {
-    api.dialect: api for api in (anthropic_messages.API, responses.API, chat.API)
-}
+APIS: Mapping[Dialect, Api] = {api.dialect: api for api in (anthropic_messages.API, responses.API, chat.API)}
 """Every API whose requests are read; an object that several tell as theirs is the first one's."""
 
 #: How many requests, or messages, are looked at for the API that they were written for. Short requests, such

@@ -16,13 +16,15 @@ class Format:
 
     Attributes:
         name: the format's name, that of its module.
-        dialect: the wire format of its requests, as in `Transcript.dialect`.
         claims: whether a file whose first JSON value is this object is of this format.
+        dialect: returns the wire format of a file's requests, after a look at its beginning; a document that
+            is parsed as a whole may be found wrong then, with InputError.
         read: yields the requests in order, from the beginning, each as soon as its lines are read; raises
-            InputError where the file is wrong, after the requests before that place.
+            InputError where the file is wrong or a request is of another dialect, after the requests before
+            that place.
     """
 
     name: str
-    dialect: Dialect
     claims: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Source], Iterator[Request]]
+    dialect: Callable[[Source], Dialect]
+    read: Callable[[Source, Dialect], Iterator[Request]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..errors import InputError
 from .json_text import kind
@@ -29,7 +29,7 @@ def typed(body: Mapping[str, Any], key: str, wanted: type, words: str, where: st
     return value
 
 
-def is_list_of(value: Any, wanted: Any) -> bool:
+def is_list_of(value: Any, wanted: Any) -> TypeGuard[list[Any]]:
     """Tell whether a value is a list, all of whose items have a type."""
     return isinstance(value, list) and all(isinstance(item, wanted) for item in value)
 
@@ -149,5 +149,5 @@ def require(data: Mapping[str, Any], key: str, wanted: type, what: str, words: s
         InputError: it is missing or has another type.
     """
     if not isinstance(data.get(key), wanted):
-        found = f"whose {key} is {kind(data[key])}" if key in data else f"without {key}"
-        raise InputError(f"{what} {found}", where=where, fix=f"write {words}")
+        found = f"the {key} of {what} is {kind(data[key])}" if key in data else f"{what} has no {key}"
+        raise InputError(found, where=where, fix=f"write {words}")

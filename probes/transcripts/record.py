@@ -35,15 +35,17 @@ class Earlier:
 
 def is_record(record: Mapping[str, Any]) -> bool:
     """Whether an object is a request body, or holds what may be one."""
-    return _is_body(record) or any(isinstance(record.get(key), dict) for key in _WRAPPERS)
+    return _is_body(record) or _wrapper(record) is not None
 
 
 def told_by_record(record: Mapping[str, Any]) -> Dialect | None:
     """Return the dialect of a record's request, or None where it could be one or the other."""
+    if not _is_body(record) and _wrapper(record) == "params":
+        return "anthropic-messages"
     return told_by_path(record.get("url")) or told_by_body(_unwrapped(record))
 
 
-def read_record(record: Mapping[str, Any], earlier: Earlier | None, where: str) -> Request:
+def read_record(record: Mapping[str, Any], earlier: Earlier, where: str) -> Request:
     """Return the request that a record holds.
 
     Known shapes: a request body, `{custom_id, method, url, body}` as in OpenAI's batch input, `{custom_id,
@@ -52,7 +54,7 @@ def read_record(record: Mapping[str, Any], earlier: Earlier | None, where: str) 
 
     Args:
         record: the object as it was read.
-        earlier: what the requests before leave, brought up to date; None for a request on its own.
+        earlier: what the requests before leave; it is brought up to date.
         where: the place of the record to name to people.
 
     Raises:
@@ -64,10 +66,9 @@ def read_record(record: Mapping[str, Any], earlier: Earlier | None, where: str) 
     body = _unwrapped(record)
     refuse_unread(body, where)
     told = told_by_record(record)
-    earlier = earlier or Earlier(told or "openai-chat")
     if told and told != earlier.dialect:
         raise InputError(
-            f"this is an {APIS[told].name} request among {APIS[earlier.dialect].name} requests",
+            f"this is an {APIS[told].name} request, not an {APIS[earlier.dialect].name} request",
             where=where,
             fix="keep the requests of one API in a file",
         )
@@ -94,13 +95,18 @@ def _is_body(record: Mapping[str, Any]) -> bool:
     return "messages" in record or APIS["openai-responses"].tells(record)
 
 
+def _wrapper(record: Mapping[str, Any]) -> str | None:
+    return next((key for key in _WRAPPERS if isinstance(record.get(key), dict)), None)
+
+
 def _unwrapped(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a record's body, with `response` and `now` in it where they stand beside it."""
     if _is_body(record):
         return record
-    body = next((record[key] for key in _WRAPPERS if isinstance(record.get(key), dict)), {})
+    name = _wrapper(record)
+    body = record[name] if name else {}
     beside = {key: record[key] for key in ("response", "now") if key in record}
-    return {**beside, **body, **({"response": record["response"]} if "response" in record else {})}
+    return {**body, **beside, **({"now": body["now"]} if "now" in body else {})}
 
 
 def _continued(body: Mapping[str, Any], earlier: Earlier, where: str) -> tuple[Message, ...]:

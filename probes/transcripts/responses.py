@@ -28,8 +28,7 @@ from .checks import (
 from .json_text import kind
 from .unread import foreign_part
 
-ROLES = ("user", "assistant", "system", "developer")
-
+_ROLES = ("user", "assistant", "system", "developer")
 _READ = frozenset({"input", "instructions", "tools", "chat_template_kwargs", "now", "response"})
 #: Fields that name a conversation or a prompt on the server's side.
 _ELSEWHERE = ("conversation", "prompt")
@@ -86,14 +85,14 @@ def _item(data: Any, index: int, where: str) -> Message:
     data = read_object(data, "an item of input", "{role, content}", where)
     match data.get("type", "message"):
         case "message":
-            read_role(data, ROLES, where)
+            read_role(data, _ROLES, where)
             _check_texts(data, "content", "a message", where)
         case "function_call_output" as type_:
             _check(data, type_, where)
-            _check_texts(data, "output", "a function_call_output item", where)
+            _check_texts(data, "output", "an item of type function_call_output", where)
         case "item_reference":
             raise InputError(
-                "an item_reference names an item that is stored on a server",
+                "an item of type item_reference names what is stored on a server",
                 where=where,
                 fix="write the item itself",
             )
@@ -106,7 +105,7 @@ def _item(data: Any, index: int, where: str) -> Message:
 
 def _check(item: Mapping[str, Any], type_: str, where: str) -> None:
     for key, wanted, words in _REQUIRED.get(type_, ()):
-        require(item, key, wanted, f"a {type_} item", f"{key} as {words}", where)
+        require(item, key, wanted, f"an item of type {type_}", f"{key} as {words}", where)
 
 
 def _check_texts(item: Mapping[str, Any], key: str, what: str, where: str) -> None:

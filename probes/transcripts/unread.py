@@ -18,7 +18,7 @@ _PARTS = {
     "image_url": "OpenAI chat",
 }
 _FIXES = {
-    "Anthropic Messages": 'begin a file of Anthropic messages with the line {"dialect": "anthropic-messages"}',
+    "Anthropic Messages": 'write the line {"dialect": "anthropic-messages"} before Anthropic messages',
     "OpenAI Responses": "write whole request bodies with their input, one on each line",
     "OpenAI chat": "keep what was sent to one API in a file",
 }
@@ -69,7 +69,7 @@ def foreign_part(part: Any, api: str, where: str) -> None:
     other = _PARTS.get(type_, api) if isinstance(type_, str) else api
     if other != api:
         raise InputError(
-            f"this is an {other} content part ({type_}) in an {api} message", where=where, fix=_FIXES[other]
+            f"this is an {other} content part ({type_}) in an {api} request", where=where, fix=_FIXES[other]
         )
 
 

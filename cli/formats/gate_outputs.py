@@ -1,0 +1,84 @@
+"""The gate's output formats by name, and where each goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...probes.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...probes.gate.report import GateReport
+
+WriteText = Callable[[str, Path | None], None]
+WriteRich = Callable[["Callable[[Console], None]", Path | None], None]
+
+TEXT = "text"
+#: Formats of which only one can go to stdout, and nothing beside it.
+DOCUMENTS = ("json", "sarif", "junit")
+NAMES = (TEXT, "json", "markdown", "sarif", "junit", "github")
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Pairs of a format's name and a file, or None for stdout."""
+
+    pairs: tuple[tuple[str, Path | None], ...]
+
+    def write(self, reports: Sequence[GateReport], write_text: WriteText, write_rich: WriteRich) -> None:
+        """Write the reports in every format."""
+        for name, path in self.pairs:
+            if name == TEXT:
+                from .gate_text import draw
+
+                write_rich(lambda console: draw(reports, console), path)
+            else:
+                write_text(_formatter(name)(reports), path)
+
+
+def read_outputs(items: Sequence[str] | None, as_json: bool, output: Path | None) -> Outputs:
+    """Read `NAME[=FILE]` items; text goes to stdout unless another format does.
+
+    Args:
+        items: what `--format` says.
+        as_json: whether `--json` is given, which is `--format json`.
+        output: the file in place of stdout.
+
+    Raises:
+        UsageError: there is no such format, or stdout would get more than one document.
+    """
+    pairs: list[tuple[str, Path | None]] = []
+    for item in (*(items or ()), *(("json",) if as_json else ())):
+        name, equals, file = item.partition("=")
+        if name not in NAMES or bool(equals) != bool(file):
+            raise UsageError(
+                f"{item!r} is no format", where="--format", fix=f"write {', '.join(NAMES)}, or NAME=FILE"
+            )
+        pairs.append((name, Path(file) if file else None))
+    if all(path is not None for _, path in pairs):
+        pairs.append((TEXT, None))
+    shown = [name for name, path in pairs if path is None]
+    if len(shown) > 1 and (output is not None or any(name in DOCUMENTS for name in shown)):
+        raise UsageError(
+            f"{' and '.join(shown)} cannot share one output", where="--format", fix="write NAME=FILE for one"
+        )
+    return Outputs(tuple((name, path or output) for name, path in pairs))
+
+
+def _formatter(name: str) -> Callable[[Sequence[GateReport]], str]:
+    match name:
+        case "json":
+            from .gate_json import json_text as formatter
+        case "markdown":
+            from .gate_markdown import markdown as formatter
+        case "sarif":
+            from .gate_sarif import sarif_text as formatter
+        case "junit":
+            from .gate_junit import junit_text as formatter
+        case _:
+            from .gate_github import github_text as formatter
+    return formatter

@@ -1,0 +1,91 @@
+"""A prompt on a terminal: who owns which line, special tokens set apart, long texts folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from ...probes.text_spans import Span
+from .visible import colour_of, visible
+
+#: Lines of one message's text that are shown at its beginning and its end.
+_HEAD, _TAIL = 4, 2
+#: Characters shown of a long line, and the fewest that are left out.
+_LONGEST, _LEAST = 400, 100
+
+
+def draw_prompt(
+    prompt: str, spans: Sequence[Span], special: Sequence[str], console: Console, *, full: bool
+) -> None:
+    """Print a prompt. Before each line stand the messages whose texts are in it.
+
+    Args:
+        prompt: the text.
+        spans: where texts of messages stand in it.
+        special: the special tokens, which are shown reversed.
+        console: where to print.
+        full: fold nothing.
+    """
+    styled = Text(visible(prompt))
+    for span in spans:
+        styled.stylize(colour_of(span.message), span.start, span.end)
+    if special:
+        pattern = re.compile("|".join(map(re.escape, special)))
+        for match in pattern.finditer(prompt):
+            styled.stylize("reverse", match.start(), match.end())
+    lines = _lines(prompt, spans)
+    for start, end, owners in lines if full else _folded(lines):
+        gutter = ",".join("top" if owner < 0 else str(owner) for owner in owners[:3])
+        line = Text().append(f"{gutter:>8} │ ", "dim")
+        if end < 0:
+            line.append(f"… {-end:,} more lines of this text …", "dim italic")
+        elif full or end - start <= _LONGEST + _LEAST:
+            line.append_text(styled[start:end])
+        else:
+            half = _LONGEST // 2
+            line.append_text(styled[start : start + half])
+            line.append(f" … {end - start - _LONGEST:,} more characters … ", "dim italic")
+            line.append_text(styled[end - half : end])
+        console.print(line, soft_wrap=True)
+
+
+def _lines(prompt: str, spans: Sequence[Span]) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return the lines of a prompt: start, end without the line feed, and the messages with text in it."""
+    found = []
+    start = first = 0
+    for line in prompt.split("\n"):
+        end = start + len(line)
+        while first < len(spans) and spans[first].end <= start:
+            first += 1
+        owners: list[int] = []
+        for span in spans[first:]:
+            if span.start >= max(end, start + 1):
+                break
+            owners.append(span.message)
+        found.append((start, end, tuple(dict.fromkeys(owners))))
+        start = end + 1
+    return found
+
+
+def _folded(
+    lines: Sequence[tuple[int, int, tuple[int, ...]]],
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Yield the lines, with the middle of long texts replaced by one entry whose end is minus its lines."""
+    position = 0
+    while position < len(lines):
+        owners = lines[position][2]
+        end = position
+        while owners and end < len(lines) and lines[end][2] == owners:
+            end += 1
+        end = max(end, position + 1)
+        hidden = end - position - _HEAD - _TAIL
+        if hidden > 1:
+            yield from lines[position : position + _HEAD]
+            yield 0, -hidden, owners
+            yield from lines[end - _TAIL : end]
+        else:
+            yield from lines[position:end]
+        position = end

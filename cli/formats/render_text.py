@@ -1,0 +1,253 @@
+"""One rendered turn for a terminal: a table over the policies, then what each outcome looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ...probes.llamacpp_engine import EngineComparison
+from ...probes.policies import Action
+from ...probes.prompt_diff import unified
+from ...probes.render_report import RenderReport
+from ...probes.rendered import Rendered, RenderedTurn
+from ...probes.system_fates import Fate
+from .diff_text import draw_unified
+from .messages_text import draw_messages
+from .prompt_text import draw_prompt
+from .visible import listed, one_line, visible
+
+_WORDS: dict[Fate, tuple[str, str, str]] = {
+    "kept": ("✓ in place", "green", "the system turn stays where it stands"),
+    "moved": ("↷ moved", "yellow", "the server leaves it in place, and the template writes it further up"),
+    "noted": ("✎ noted", "cyan", "it becomes a note in a user turn or a tool result, or a user turn"),
+    "relocated": ("→ relocated", "cyan", "its text goes into a turn of another role"),
+    "hoisted": (
+        "↥ hoisted",
+        "yellow",
+        "it goes into the first system message, so that each new one changes all that follows",
+    ),
+    "dropped": ("∅ dropped", "magenta", "the server leaves it out"),
+    "lost": ("∅ lost", "red", "the template leaves it out without a word: the model never sees it"),
+}
+_ERROR = ("✗ fails", "red", "there is no prompt, and the request fails")
+_NOTHING = ("· nothing", "dim", "there is no system turn that is not first")
+#: The order of rows: what changes least first.
+_ORDER = {fate: rank for rank, fate in enumerate(_WORDS)}
+#: Outcomes up to which each is shown in full, and characters of an error that the table shows.
+_FEW, _ERROR_SHOWN = 2, 160
+
+
+def draw(reports: Sequence[RenderReport], console: Console, *, full: bool = False) -> None:
+    """Print the last turn of each report: the table, and all of each outcome where there are few, or `full`."""
+    for report in reports:
+        _draw_report(report, console, full)
+
+
+def _draw_report(report: RenderReport, console: Console, full: bool) -> None:
+    if report.error is not None:
+        _say(console, f"[bold]{escape(report.template)}[/bold]: [red]{escape(report.error)}[/red]")
+        console.print()
+        return
+    turn = report.turns[-1]
+    _draw_head(report, turn, console)
+    rows = sorted(_grouped(turn.policies, _outcome), key=lambda same: _rank(same[0]))
+    console.print(_table(rows))
+    for words, colour, meaning in dict.fromkeys(word for same in rows for word in _words(same[0])):
+        _say(console, f"  [{colour}]{words}[/{colour}]: {meaning}.")
+    console.print()
+    details = [same for row in rows for same in _grouped(row, _way)]
+    if not full and len(details) > _FEW:
+        _say(
+            console,
+            "Messages and prompt of one policy: --policy NAME; of all of them: --full; two compared: --diff.",
+            style="dim",
+        )
+        return
+    shown: dict[str, str] = {}
+    for same in details:
+        _draw_details(report, same, shown, console, full)
+    _say(
+        console,
+        "Numbers are the client's messages, from 0. Before a line of a prompt they say whose text is in it: "
+        "texts were looked for as strings, and of equal ones the order decides.",
+        style="dim",
+    )
+
+
+def _draw_head(report: RenderReport, turn: RenderedTurn, console: Console) -> None:
+    request = turn.request
+    tools = f", {len(request.tools)} tools" if request.tools else ""
+    title = f"[bold]Turn {turn.turn} of {escape(report.transcript)}[/bold]"
+    _say(console, f"{title}: {len(request.messages)} messages{tools}; template {escape(report.template)}")
+    later = [each.message for each in turn.policies[0].system_turns if not each.leading]
+    _say(console, f"System turns that are not first: {listed(later, 20) or 'none'}")
+    console.print()
+
+
+def _grouped(policies: Sequence[Rendered], key: Callable[[Rendered], Any]) -> list[list[Rendered]]:
+    """Group policies by what they come to, in the order of the first of each group."""
+    groups: list[tuple[Any, list[Rendered]]] = []
+    for each in policies:
+        mine = key(each)
+        same = next((group for other, group in groups if other == mine), None)
+        if same is None:
+            groups.append((mine, [each]))
+        else:
+            same.append(each)
+    return [group for _, group in groups]
+
+
+def _outcome(rendered: Rendered) -> Any:
+    return rendered.prompt, rendered.error, rendered.system_turns, rendered.text_missing_of, rendered.llamacpp
+
+
+def _way(rendered: Rendered) -> Any:
+    return rendered.messages, rendered.prepared.actions
+
+
+def _table(rows: Sequence[Sequence[Rendered]]) -> Table:
+    compared = any(same[0].llamacpp for same in rows)
+    table = Table(pad_edge=False)
+    table.add_column("system turns", no_wrap=True)
+    table.add_column("policies")
+    table.add_column("characters", justify="right", no_wrap=True)
+    counted = any(each.tokens is not None for same in rows for each in same)
+    if counted:
+        table.add_column("tokens", justify="right", no_wrap=True)
+    if compared:
+        table.add_column("llama.cpp's engine")
+    previous = None
+    for same in rows:
+        first = same[0]
+        verdict = _verdict(first)
+        if previous is not None and verdict != previous:
+            table.add_section()
+        table.add_row(
+            "" if verdict == previous else verdict,
+            "\n".join([escape(", ".join(each.policy for each in same)), *_remarks(same)]),
+            _number(first.chars),
+            *([_number(first.tokens)] if counted else []),
+            *([_engine(first.llamacpp)] if compared else []),
+        )
+        previous = verdict
+    return table
+
+
+def _verdict(rendered: Rendered) -> str:
+    """Say what became of the later system turns; which ones, where not all fared the same."""
+    later = [each for each in rendered.system_turns if not each.leading]
+    words = _words(rendered)
+    if rendered.error is not None or not later or len(words) == 1:
+        return "\n".join(f"[{colour}]{word}[/{colour}]" for word, colour, _ in words)
+    fates = sorted({each.fate for each in later}, key=_ORDER.__getitem__)
+    return "\n".join(
+        f"[{_WORDS[fate][1]}]{_WORDS[fate][0]}[/{_WORDS[fate][1]}] "
+        f"{listed([each.message for each in later if each.fate == fate], 4)}"
+        for fate in fates
+    )
+
+
+def _words(rendered: Rendered) -> list[tuple[str, str, str]]:
+    """Return the words for what became of the request's later system turns, or of the request."""
+    if rendered.error is not None:
+        return [_ERROR]
+    fates = {each.fate for each in rendered.system_turns if not each.leading}
+    return [_WORDS[fate] for fate in sorted(fates, key=_ORDER.__getitem__)] or [_NOTHING]
+
+
+def _rank(rendered: Rendered) -> tuple[int, int]:
+    """Sort by the worst fate, one that the server dropped counting only where there is no other."""
+    if rendered.error is not None:
+        return len(_ORDER), 0
+    fates = [each.fate for each in rendered.system_turns if not each.leading]
+    worst = max((_ORDER[fate] for fate in fates if fate != "dropped"), default=_ORDER["dropped"])
+    return (worst, fates.count("dropped")) if fates else (-1, 0)
+
+
+def _remarks(same: Sequence[Rendered]) -> Iterator[str]:
+    """Yield what else there is to say about policies that come to the same."""
+    first = same[0]
+    if first.error is not None:
+        yield f"[red]{escape(one_line(first.error, _ERROR_SHOWN))}[/red]"
+    first_block = [each for each in first.system_turns if each.leading and each.fate != "kept"]
+    for fate in dict.fromkeys(each.fate for each in first_block):
+        which = listed(each.message for each in first_block if each.fate == fate)
+        yield f"first system text ({which}): {_WORDS[fate][0]}"
+    system = {each.message for each in first.system_turns}
+    others = [index for index in first.text_missing_of or () if index not in system]
+    if others:
+        yield f"[red]∅ no text of {listed(others)} in the prompt[/red]"
+    refused = {each.note_refused_at for each in same if each.note_refused_at is not None}
+    if refused:
+        who = ", ".join(each.policy for each in same if each.note_refused_at is not None)
+        yield f"[dim]a note was refused at {listed(sorted(refused))}: {escape(who)}[/dim]"
+
+
+def _engine(comparison: EngineComparison | None) -> str:
+    if comparison is None:
+        return ""
+    if comparison.llamacpp is None:
+        return f"[red]✗ fails[/red]: {escape(one_line(comparison.llamacpp_error or '', _ERROR_SHOWN))}"
+    if comparison.transformers is None:
+        return "[yellow]✓ renders[/yellow]"
+    if comparison.difference is None:
+        return "[green]✓ same[/green]"
+    return f"[yellow]≠ from character {comparison.difference.offset:,} on[/yellow]"
+
+
+def _draw_details(
+    report: RenderReport, same: Sequence[Rendered], shown: dict[str, str], console: Console, full: bool
+) -> None:
+    """Print the messages before and after, what was done, and the prompt unless it was printed already."""
+    first = same[0]
+    names = ", ".join(each.policy for each in same)
+    _say(console, f"── [bold]{escape(names)}[/bold] ──")
+    _say(console, "[bold]Messages[/bold] (- the client sent, + the template gets, ~ in another form)")
+    draw_messages(report.turns[-1].request, first.prepared.request.messages, console, full=full)
+    console.print()
+    _say(console, "[bold]What was done[/bold]" + ("" if first.prepared.actions else ": nothing"))
+    for kind, why, which in _merged(first.prepared.actions):
+        where = f" {listed(which, 1000 if full else 12)}" if which else ""
+        console.print(Text(f"  {kind}{where}: {visible(why)}"), soft_wrap=True)
+    console.print()
+    if first.prompt is None:
+        _say(console, f"[bold]Prompt[/bold]: none, [red]{escape(visible(first.error or ''))}[/red]")
+    elif first.prompt in shown:
+        _say(console, f"[bold]Prompt[/bold]: the same as under {escape(shown[first.prompt])}")
+    else:
+        shown[first.prompt] = first.policy
+        tokens = "" if first.tokens is None else f", {first.tokens:,} tokens"
+        _say(console, f"[bold]Prompt[/bold] ({len(first.prompt):,} characters{tokens})")
+        draw_prompt(first.prompt, first.spans, report.special, console, full=full)
+    if first.llamacpp is not None:
+        _draw_engines(first.llamacpp, console)
+    console.print()
+
+
+def _merged(actions: Sequence[Action]) -> Iterator[tuple[str, str, list[int]]]:
+    """Yield actions, those in a row that differ in their messages only as one."""
+    for (kind, why), group in groupby(actions, key=lambda action: (action.kind, action.why)):
+        yield kind, why, [index for action in group for index in action.messages]
+
+
+def _draw_engines(comparison: EngineComparison, console: Console) -> None:
+    console.print()
+    _say(console, f"[bold]{escape(comparison.engine)}[/bold]: {_engine(comparison)}")
+    if comparison.transformers is not None and comparison.llamacpp is not None:
+        difference = unified(comparison.transformers, comparison.llamacpp, "transformers", "llama.cpp")
+        draw_unified(difference, console)
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _say(console: Console, markup: str, style: str | None = None) -> None:
+    """Print a line with nothing in it coloured but what is marked up."""
+    console.print(markup, style=style, highlight=False, soft_wrap=True)

@@ -1,0 +1,40 @@
+"""`tplaudit policies`: what each server does to a request, and what that is known from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import options
+from .output import write_json, write_rich
+
+
+def command(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A policy's name: explain this one.", show_default=False),
+    ] = None,
+    as_json: options.Json = False,
+    output: options.Output = None,
+) -> None:
+    """List the policies, or explain one: what it does, its options, its source, and a worked example."""
+    from .. import __version__
+    from ..probes.errors import UsageError
+    from ..probes.policies import POLICIES
+    from ..probes.policy_pages import page, to_json
+
+    if name is not None and name not in POLICIES:
+        fix = f"choose from {', '.join(POLICIES)}"
+        raise UsageError(f"there is no policy {name!r}", where="policies", fix=fix)
+    if as_json:
+        kinds = [POLICIES[name]] if name else POLICIES.values()
+        policies = [to_json(kind, documentation=name is not None) for kind in kinds]
+        write_json({"schema": "tplaudit.policies/1", "tplaudit": __version__, "policies": policies}, output)
+        return
+    from .formats.policies_text import draw, draw_one
+
+    if name is None:
+        write_rich(draw, output)
+    else:
+        write_rich(lambda console: draw_one(POLICIES[name], page(name), console), output)

@@ -1,0 +1,55 @@
+"""mlx-vlm's APC cache for models whose layers cannot all be cut: a few whole prompts."""
+
+from __future__ import annotations
+
+from .base import Marks, last_position
+from .entries import End, Entry, EntryCache
+from .layers import Layers
+from .sequences import TokenSequence
+
+BLOCK_SIZE = 16
+
+
+class MlxVlmSnapshots(EntryCache):
+    """Snapshots of the last two prompts, each without its last token, reused where a prompt begins with one.
+
+    Source: Blaizzy/mlx-vlm 0.7.10 (October 2026), `apc.py`; read (docs/servers.md, section 6;
+    docs/caches.md). Plain layers are kept in blocks of 16.
+
+    Args:
+        layers: what the model's layers keep.
+        capacity_bytes: as of `EntryCache`.
+        bytes_per_token: as of `EntryCache`.
+        snapshot_bytes: as of `EntryCache`.
+    """
+
+    kind = "mlx-vlm"
+    drops_prefixes = False
+    min_tokens = 16
+
+    def __init__(
+        self,
+        layers: Layers,
+        *,
+        capacity_bytes: int | None = None,
+        bytes_per_token: int | None = None,
+        snapshot_bytes: int = 0,
+    ) -> None:
+        super().__init__(
+            layers,
+            max_entries=2,
+            capacity_bytes=capacity_bytes,
+            bytes_per_token=bytes_per_token,
+            snapshot_bytes=snapshot_bytes,
+        )
+
+    def reusable(self, shared: int, length: int) -> int:
+        """Return the end of the snapshot stored last, if it is shared and within the prompt."""
+        return last_position((self._last.length if self._last else 0,), min(shared, length - 1))
+
+    def _resume(self, entry: Entry, prompt: TokenSequence) -> int:
+        return entry.length if entry.ids.common(prompt) == entry.length < prompt.length else 0
+
+    def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
+        prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
+        return ((prompt - 1, ""),) if prompt - 1 >= self.min_tokens else ()

@@ -1,0 +1,123 @@
+"""What people have agreed to: changes that are meant (`--allow`), and known failures with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ..errors import InputError, UsageError
+
+_KINDS = ("changed", "new")
+_KEYS = {"rule", "where", "reason", "expires"}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A change that is meant.
+
+    Attributes:
+        kind: `changed`, or `new` for templates that the base does not have.
+        pattern: shell pattern for rules, for conversations, or for groups of conversations.
+    """
+
+    kind: str
+    pattern: str = "*"
+
+    @property
+    def text(self) -> str:
+        """The allowance as it was written."""
+        return self.kind if self.kind == "new" else f"{self.kind}:{self.pattern}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFailure:
+    """An entry of the ignore list.
+
+    Attributes:
+        rule: id of the rule, or name of the budget.
+        reason: why it is accepted.
+        where: shell pattern for the subjects that it is about.
+        expires: the last day on which it counts; None for ever.
+    """
+
+    rule: str
+    reason: str
+    where: str = "*"
+    expires: date | None = None
+
+    def expired(self, today: date) -> bool:
+        """Tell whether it counts no longer."""
+        return self.expires is not None and today > self.expires
+
+    def covers(self, rule: str, subject: str) -> bool:
+        """Tell whether a failure is the known one."""
+        return rule == self.rule and _matches(self.where, subject)
+
+    @property
+    def text(self) -> str:
+        """The entry in short."""
+        return self.rule if self.where == "*" else f"{self.rule} {self.where}"
+
+
+def read_allowances(items: Iterable[str]) -> tuple[Allowance, ...]:
+    """Read `changed:PATTERN` and `new`. Raises UsageError where an item is neither."""
+    return tuple(_allowance(item) for item in items)
+
+
+def _allowance(item: str) -> Allowance:
+    kind, _, pattern = item.partition(":")
+    if kind not in _KINDS or (kind == "new") == bool(pattern):
+        raise UsageError(
+            f"{item!r} cannot be allowed",
+            where="--allow",
+            fix="write changed:PATTERN, such as changed:tools/*, or new; for a regression write an "
+            "[[gate.ignore]] entry with a reason",
+        )
+    return Allowance(kind, pattern or "*")
+
+
+def read_known_failure(value: Any, where: str, rules: Iterable[str]) -> KnownFailure:
+    """Read one `[[gate.ignore]]` table.
+
+    Raises:
+        InputError: it names no rule, gives no reason, or has a key that does not exist.
+    """
+    if not isinstance(value, dict):
+        raise InputError("not a table", where=where, fix="write [[gate.ignore]] with rule and reason")
+    unknown = sorted(value.keys() - _KEYS)
+    if unknown:
+        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
+    rule, reason, pattern = (value.get(key, "") for key in ("rule", "reason", "where"))
+    if rule not in rules:
+        raise InputError(f"there is no rule {rule!r}", where=where, fix="see docs/gate.md for their names")
+    if not isinstance(reason, str) or not reason.strip():
+        raise InputError("no reason is given", where=where, fix='add reason = "why this is accepted"')
+    expires = value.get("expires")
+    if expires is not None and type(expires) is not date:
+        raise InputError("expires is no date", where=where, fix="write it like expires = 2027-01-31")
+    if not isinstance(pattern, str):
+        raise InputError("where is no text", where=where, fix='write it like where = "tools/*"')
+    return KnownFailure(rule, reason.strip(), pattern or "*", expires)
+
+
+def allowing(allowances: Sequence[Allowance], rule: str, subject: str) -> Allowance | None:
+    """Return the allowance that covers a change, if any."""
+    return next(
+        (
+            each
+            for each in allowances
+            if each.kind == "changed" and (fnmatchcase(rule, each.pattern) or _matches(each.pattern, subject))
+        ),
+        None,
+    )
+
+
+def _matches(pattern: str, subject: str) -> bool:
+    """Tell whether a pattern names a subject, its conversation, or its group; the view may be left out."""
+    check, at, variant = subject.partition("@")
+    plain = check.rpartition(":")[2]
+    names = (subject, check, f"{plain}{at}{variant}", plain, plain.partition("/")[0])
+    return any(fnmatchcase(name, pattern) for name in names)

@@ -1,0 +1,200 @@
+"""Budgets: limits for what a transcript's replay may cost, absolute or relative to the base's template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, TplauditError, UsageError
+from .replays import ReplayNumbers
+from .report import BudgetResult
+
+#: The budgets and what each limits.
+BUDGETS: Mapping[str, str] = {
+    "max-avoidable-tokens": "avoidable tokens of all turns together (counted)",
+    "max-reprefill-ratio": "re-prefilled tokens as a part of all prompt tokens (counted), from 0 to 1",
+    "min-divergence-depth": "tokens shared with the closest stored prompt, where that is the fewest "
+    "(counted)",
+    "max-seconds": "seconds for the re-prefilled tokens of all turns (predicted from the prefill rate)",
+}
+_LIMIT = re.compile(r"(?P<base>base)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d+(?:\.\d+)?)(?P<percent>%)?)?")
+_KEYS = {"policy", "transcript", *BUDGETS}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit: a number, or the base's number with something added.
+
+    Attributes:
+        text: as it was written.
+        relative: whether it starts from the base's number.
+        number: what is added to that, or the number itself.
+        percent: whether what is added is a percentage of the base's number.
+    """
+
+    text: str
+    relative: bool
+    number: float
+    percent: bool
+
+    def of(self, base: float | None) -> float | None:
+        """Return the number that the limit comes to; None where the base has none to start from."""
+        if not self.relative:
+            return self.number
+        if base is None:
+            return None
+        return base + (base * self.number / 100 if self.percent else self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One budget.
+
+    Attributes:
+        name: one of `BUDGETS`.
+        limit: how much, or how deep.
+        policy: shell pattern for policies as they were named.
+        transcript: shell pattern for transcripts, or for the names of their files.
+    """
+
+    name: str
+    limit: Limit
+    policy: str = "*"
+    transcript: str = "*"
+
+    def covers(self, numbers: ReplayNumbers) -> bool:
+        """Tell whether the budget is about a replay."""
+        names = (numbers.transcript, Path(numbers.transcript).name, Path(numbers.transcript).stem)
+        return _is(numbers.policy, self.policy) and any(_is(name, self.transcript) for name in names)
+
+
+def _is(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
+
+
+def read_limit(value: Any, where: str, error: type[TplauditError] = UsageError) -> Limit:
+    """Read a limit such as `1000`, `base`, `base+5%` or `base-200`. Raises `error` where it is none."""
+    text = "" if isinstance(value, bool) else str(value).strip()
+    match = _LIMIT.fullmatch(text)
+    parts = match.groupdict() if match else {}
+    fits = bool(text) and match is not None
+    if parts.get("base"):
+        fits = fits and bool(parts["sign"]) == bool(parts["number"])
+    else:
+        fits = fits and not parts.get("sign") and not parts.get("percent")
+    if not fits:
+        raise error(
+            f"{text!r} is no limit",
+            where=where,
+            fix="write a number, or base, base+5%, base-200 and the like",
+        )
+    number = float(parts["number"] or 0)
+    return Limit(
+        text, bool(parts["base"]), -number if parts["sign"] == "-" else number, bool(parts["percent"])
+    )
+
+
+def read_budget_option(name: str, text: str) -> Budget:
+    """Read `LIMIT[@POLICY[@TRANSCRIPT]]`. Raises UsageError where the limit is none."""
+    limit, _, rest = text.partition("@")
+    policy, _, transcript = rest.partition("@")
+    return Budget(name, read_limit(limit, f"--{name}"), policy or "*", transcript or "*")
+
+
+def read_budget_table(value: Any, where: str) -> tuple[Budget, ...]:
+    """Read one `[[gate.budget]]` table, which may set several limits.
+
+    Raises:
+        InputError: it sets none, or has a key that does not exist.
+    """
+    if not isinstance(value, dict):
+        raise InputError("not a table", where=where, fix="write [[gate.budget]] with a limit")
+    unknown = sorted(value.keys() - _KEYS)
+    if unknown:
+        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
+    policy, transcript = str(value.get("policy", "*")), str(value.get("transcript", "*"))
+    found = tuple(
+        Budget(name, read_limit(value[name], where, InputError), policy, transcript)
+        for name in BUDGETS
+        if name in value
+    )
+    if not found:
+        raise InputError("no limit is set", where=where, fix=f"set {', '.join(BUDGETS)}")
+    return found
+
+
+def evaluate(
+    budgets: Sequence[Budget],
+    replays: Sequence[tuple[ReplayNumbers, ReplayNumbers]],
+    prefill_rate: float | None,
+) -> Iterator[BudgetResult]:
+    """Yield the result of every budget for every replay that it is about.
+
+    A budget that is about no replay, or a replay of which no turn rendered, is not kept: nothing was checked.
+
+    Args:
+        budgets: the budgets.
+        replays: the numbers with the base's template and with the head's, for each transcript and policy.
+        prefill_rate: tokens per second, for predicted seconds.
+    """
+    for budget in budgets:
+        found = [(base, head) for base, head in replays if budget.covers(head)]
+        for base, head in found:
+            yield _result(budget, base, head, prefill_rate)
+        if not found:
+            yield BudgetResult(
+                budget.name,
+                budget.policy,
+                budget.transcript,
+                budget.limit.text,
+                None,
+                None,
+                None,
+                False,
+                "nothing was checked: no transcript and policy have these names",
+            )
+
+
+def _result(budget: Budget, base: ReplayNumbers, head: ReplayNumbers, rate: float | None) -> BudgetResult:
+    was, now = _number(budget.name, base, rate), _number(budget.name, head, rate)
+    allowed = budget.limit.of(was)
+    result = BudgetResult(
+        budget.name,
+        head.policy,
+        head.transcript,
+        budget.limit.text,
+        None if allowed is None else round(allowed, 6),
+        was,
+        now,
+        False,
+        "",
+    )
+    if not head.rendered:
+        return replace(result, reason=f"nothing was checked: no turn rendered ({head.error})")
+    if now is None:  # no prompt ever parted from what was stored
+        return replace(result, passed=True, reason="no turn diverges")
+    if allowed is None:
+        if budget.name == "min-divergence-depth" and base.rendered:
+            return replace(result, reason="with the base no turn diverges")
+        return replace(result, reason="nothing to compare with: no turn rendered with the base")
+    kept = now >= allowed if budget.name.startswith("min-") else now <= allowed
+    return replace(result, passed=kept, reason=BUDGETS[budget.name])
+
+
+def _number(name: str, numbers: ReplayNumbers, rate: float | None) -> float | None:
+    if not numbers.rendered:
+        return None
+    match name:
+        case "max-avoidable-tokens":
+            return numbers.avoidable
+        case "max-reprefill-ratio":
+            return round(numbers.reprefill / numbers.prompt_tokens, 6)
+        case "min-divergence-depth":
+            return numbers.depth
+        case _:
+            assert rate is not None  # asked for by GateSettings
+            return round(numbers.reprefill / rate, 6)

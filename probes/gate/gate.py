@@ -1,0 +1,273 @@
+"""The gate itself: load both sides, observe them, compare, replay transcripts, weigh budgets, decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from pathlib import Path
+from typing import Literal
+
+from ... import __version__
+from ..errors import InputError, UsageError
+from ..findings import Severity
+from ..template import ChatTemplate
+from .allowances import Allowance, KnownFailure
+from .behaviour import CLOCK, Behaviour, Observing, observe, variants_of
+from .budgets import evaluate
+from .compare import Check, Comparison, compare
+from .differences import Difference
+from .engine import engine_or_reason
+from .grouping import changes
+from .replays import (
+    ReplayNumbers,
+    compare_replays,
+    compare_transcript,
+    named,
+    placements_told,
+    replay,
+    replay_check,
+    transcripts_in,
+)
+from .report import (
+    SCHEMA,
+    BudgetResult,
+    GateReport,
+    Side,
+    fails,
+    outcome,
+    severities,
+)
+from .settings import GateSettings
+from .sources import MissingAtRevision, annotated_path, is_bare, load_side, with_tokens_of
+
+#: Policies of replays where none is named.
+DEFAULT_POLICIES = ("as-is", "omlx")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Everything that a run of the gate needs to know.
+
+    Attributes:
+        settings: what is compared and asked for; base and head are set.
+        special_tokens: laid over both sides' own.
+        now: the clock of templates.
+        today: the day on which known failures expire or do not.
+        llamacpp: whether llama.cpp's engine is asked too, where it is installed.
+        fail_on: the least severity that lets the gate fail; `never` decides as `error` does.
+    """
+
+    settings: GateSettings
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    now: datetime = CLOCK
+    today: date | None = None
+    llamacpp: bool = True
+    fail_on: Severity | Literal["never"] = "error"
+
+
+def run_gate(gate: Gate) -> GateReport:
+    """Say what the change from base to head does.
+
+    Raises:
+        InputError: a side, a transcript or the tokenizer cannot be read.
+        UsageError: a side is missing, or the settings contradict each other.
+    """
+    settings = gate.settings.check()
+    if not settings.base or not settings.head:
+        missing = "--head" if settings.base else "--base"
+        raise UsageError("there is nothing to compare", where=missing, fix="give --base OLD and --head NEW")
+    if settings.base == settings.head == "-":
+        raise UsageError("only one side can come from stdin", where="--base", fix="name a file")
+    head = load_side(settings.head, gate.special_tokens)
+    try:
+        base = load_side(settings.base, gate.special_tokens, other=settings.head)
+    except MissingAtRevision as error:
+        if any(allowance.kind == "new" for allowance in settings.allowances):
+            return _new(gate, head, error)
+        raise
+    notes = []
+    if is_bare(settings.base) != is_bare(settings.head):
+        base, head = _sharing_tokens(base, head, is_bare(settings.base))
+        notes.append("the template without special tokens was rendered with those of the other side")
+    engine, reason = engine_or_reason() if gate.llamacpp else (None, "")
+    if reason:
+        notes.append(f"llama.cpp's engine was not asked: {reason}")
+    variants = tuple(
+        dict.fromkeys((*variants_of(base, settings.kwargs), *variants_of(head, settings.kwargs)))
+    )
+    observing = Observing(settings.kwargs, gate.now, engine)
+    found = compare(observe(base, variants, observing), observe(head, variants, observing))
+    replayed = _replay(gate, base, head, found) if _replays(settings) else _Replayed()
+    budgets = tuple(evaluate(settings.budgets, replayed.numbers, settings.prefill_rate))
+    return judge(
+        gate,
+        (base_side(base), base_side(head)),
+        replace(
+            found,
+            differences=(*found.differences, *replayed.differences),
+            checks=(*found.checks, *replayed.checks),
+        ),
+        budgets,
+        notes=(*notes, *replayed.notes),
+    )
+
+
+def judge(
+    gate: Gate,
+    sides: tuple[Side, Side],
+    found: Comparison,
+    budgets: Sequence[BudgetResult] = (),
+    notes: Sequence[str] = (),
+) -> GateReport:
+    """Make the report of a comparison: put differences together, apply what was agreed to, decide."""
+    settings = gate.settings
+    differences = list(found.differences)
+    if found.text_changed and not differences:
+        differences.append(Difference("cosmetic", "text-only", "templates/text", None, None))
+    today = gate.today or date.today()
+    known = [entry for entry in settings.known if not entry.expired(today)]
+    used: set[Allowance | KnownFailure] = set()
+    merged = changes(differences, settings.allowances, known, used)
+    weighed = tuple(_known_budget(budget, known, used) for budget in budgets)
+    warnings = (
+        *(
+            f"ignore entry {entry.text!r} expired on {entry.expires}"
+            for entry in settings.known
+            if entry.expired(today)
+        ),
+        *(f"ignore entry {entry.text!r} matches nothing" for entry in known if entry not in used),
+        *(
+            f"--allow {allowance.text} matches nothing"
+            for allowance in settings.allowances
+            if allowance not in used and allowance.kind != "new"
+        ),
+    )
+    compared = sum(check.compared for check in found.checks)
+    empty = [] if compared else ["nothing was checked: neither side renders any conversation"]
+    empty += (
+        f"nothing was checked of {check.name}: no turn renders"
+        for check in found.checks
+        if not check.compared
+    )
+    severe = severities(merged, weighed, warnings)
+    least: Severity = "error" if gate.fail_on == "never" else gate.fail_on
+    return GateReport(
+        schema=SCHEMA,
+        tplaudit=__version__,
+        verdict="fail" if empty or fails(severe, least) else "pass",
+        outcome=outcome(merged, compared),
+        base=sides[0],
+        head=sides[1],
+        path=annotated_path(settings.head or ""),
+        changes=merged,
+        budgets=weighed,
+        checks=found.checks,
+        notes=(*empty, *notes),
+        warnings=warnings,
+    )
+
+
+def base_side(template: ChatTemplate | Behaviour) -> Side:
+    """Describe one side for a report."""
+    if isinstance(template, Behaviour):
+        return Side(template.source, dict(template.digests))
+    return Side(template.source, {name: source.sha256 for name, source in sorted(template.sources.items())})
+
+
+def _new(gate: Gate, head: ChatTemplate, error: InputError) -> GateReport:
+    """Report on a template that the base does not have, which somebody has allowed."""
+    return GateReport(
+        schema=SCHEMA,
+        tplaudit=__version__,
+        verdict="pass",
+        outcome="nothing-checked",
+        base=Side(gate.settings.base or "", {}),
+        head=base_side(head),
+        path=annotated_path(gate.settings.head or ""),
+        changes=(),
+        budgets=(),
+        checks=(),
+        notes=(f"the template is new, as --allow new permits ({error.what})",),
+    )
+
+
+def _sharing_tokens(
+    base: ChatTemplate, head: ChatTemplate, base_is_bare: bool
+) -> tuple[ChatTemplate, ChatTemplate]:
+    if base_is_bare:
+        return with_tokens_of(base, head), head
+    return base, with_tokens_of(head, base)
+
+
+def _known_budget(
+    budget: BudgetResult, known: Sequence[KnownFailure], used: set[Allowance | KnownFailure]
+) -> BudgetResult:
+    if budget.passed:
+        return budget
+    subject = f"replay/{named(budget.transcript)}@{budget.policy}"
+    entry = next((each for each in known if each.covers(budget.name, subject)), None)
+    if entry is None:
+        return budget
+    used.add(entry)
+    return replace(budget, accepted=entry.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """What the transcripts gave."""
+
+    differences: tuple[Difference, ...] = ()
+    checks: tuple[Check, ...] = ()
+    numbers: tuple[tuple[ReplayNumbers, ReplayNumbers], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _replays(settings: GateSettings) -> bool:
+    return bool(settings.transcripts or settings.policies or settings.budgets)
+
+
+def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Comparison) -> _Replayed:
+    """Replay the transcripts with both templates."""
+    from ..policies import parse_policy
+    from ..tokenizer_files import load_bundled_tokenizer, load_tokenizer_named
+    from ..transcripts import open_transcript
+
+    settings = gate.settings
+    policies = [parse_policy(name) for name in dict.fromkeys(settings.policies or DEFAULT_POLICIES)]
+    spec = settings.tokenizer or _own_tokenizer(settings.head or "")
+    tokenizer = load_tokenizer_named(spec) if spec else load_bundled_tokenizer()
+    notes = [] if spec else ["token counts are approximate: the bundled tokenizer counts; see --tokenizer"]
+    told = placements_told(found.differences)
+    differences: list[Difference] = []
+    checks: list[Check] = []
+    numbers: list[tuple[ReplayNumbers, ReplayNumbers]] = []
+    for path in _paths(settings.transcripts):
+        name = str(path) if settings.transcripts else path.name
+        transcript = open_transcript(path).with_kwargs(settings.kwargs)
+        turns = 0
+        for policy in policies:
+            for compared, differing in compare_transcript(transcript, base, head, policy, told, gate.now):
+                turns += compared
+                differences += differing
+        if turns:
+            checks.append(Check(f"transcript/{named(name)}", turns))
+        sides = [
+            list(replay(name, transcript, side, policies, tokenizer, settings.block_size))
+            for side in (base, head)
+        ]
+        for before, after in zip(*sides, strict=True):
+            differences += compare_replays(before, after)
+            numbers.append((before, after))
+        checks.append(Check(replay_check(sides[1][0]), sum(each.rendered for each in sides[1])))
+    return _Replayed(tuple(differences), tuple(checks), tuple(numbers), tuple(notes))
+
+
+def _paths(transcripts: str | None) -> Iterator[Path]:
+    from ...fixtures import TRANSCRIPTS
+
+    yield from transcripts_in(Path(transcripts) if transcripts else TRANSCRIPTS)
+
+
+def _own_tokenizer(head: str) -> str | None:
+    return head if (Path(head) / "tokenizer.json").is_file() else None

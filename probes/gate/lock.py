@@ -1,0 +1,249 @@
+"""The signature of a model's behaviour, small enough to be checked in, and its comparison with a model.
+
+`tplaudit.lock` is JSON: what became of every placement, every verdict on reasoning, and a hash of every
+prompt. It has no texts, so a comparison says which conversations changed, and not how. llama.cpp's engine has
+no part in it: whether that is installed is not the template's doing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from ..errors import InputError
+from ..mid_system import PlacementReport
+from ..placements import FURTHER, PLAIN
+from .behaviour import CLOCK, RAW, Behaviour, Observing, Variant, View, observe, variants_of
+from .compare import compare
+from .compare_placements import placement_id, variant_id, verdict
+from .gate import Gate, base_side, judge
+from .prompts import Prompt
+from .report import Change, GateReport
+from .settings import GateSettings
+from .shapes import VERSION
+from .sources import load_side
+
+SCHEMA = "tplaudit.lock/1"
+DEFAULT_PATH = Path("tplaudit.lock")
+
+_ROWS = {
+    placement_id(row): row
+    for row in (
+        PlacementReport(
+            case.preceding, case.placement, case.leading, case.role, case.tools, case.shape, {}, "in-place"
+        )
+        for case in PLAIN + FURTHER
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What a signature file says.
+
+    Attributes:
+        behaviour: what the model's templates did.
+        kwargs: chat-template kwargs of all renders.
+        special_tokens: special tokens that were given besides the model's own.
+        now: the clock that the templates saw.
+    """
+
+    behaviour: Behaviour
+    kwargs: Mapping[str, Any]
+    special_tokens: Mapping[str, str]
+    now: datetime
+
+
+def lock(
+    model: str,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    special_tokens: Mapping[str, str] | None = None,
+    now: datetime = CLOCK,
+) -> Lock:
+    """Observe a model's templates.
+
+    Args:
+        model: anything that the gate takes.
+        kwargs: chat-template kwargs of all renders.
+        special_tokens: laid over the model's own.
+        now: the clock that templates see.
+
+    Raises:
+        InputError: there is no template, or not a valid one.
+    """
+    template = load_side(model, special_tokens)
+    given = dict(kwargs or {})
+    behaviour = observe(template, variants_of(template, given), Observing(given, now))
+    return Lock(behaviour, given, dict(special_tokens or {}), now)
+
+
+def check_lock(locked: Lock, model: str | None = None) -> GateReport:
+    """Compare a model with its signature; any change of behaviour fails, an improvement too.
+
+    Args:
+        locked: the signature.
+        model: the model; None for the one that the signature names.
+
+    Raises:
+        InputError: there is no template, or not a valid one.
+    """
+    name = model or locked.behaviour.source
+    template = load_side(name, locked.special_tokens)
+    variants = tuple(dict.fromkeys((*locked.behaviour.variants, *variants_of(template, locked.kwargs))))
+    head = observe(template, variants, Observing(locked.kwargs, locked.now))
+    gate = Gate(GateSettings(base=locked.behaviour.source, head=name))
+    sides = (base_side(locked.behaviour), base_side(head))
+    report = judge(gate, sides, compare(locked.behaviour, head))
+    same = report.outcome in ("unchanged", "cosmetic")
+    return dataclasses.replace(
+        report,
+        verdict="pass" if same else "fail",
+        changes=tuple(map(_failing, report.changes)),
+        against="signature",
+    )
+
+
+def _failing(change: Change) -> Change:
+    return change if change.kind == "cosmetic" else dataclasses.replace(change, severity="error")
+
+
+def to_text(locked: Lock) -> str:
+    """Write a signature file: JSON, one line for each thing, so that two of them can be compared by eye."""
+    behaviour = locked.behaviour
+    head = {
+        "schema": SCHEMA,
+        "tplaudit": __version__,
+        "shapes": VERSION,
+        "source": behaviour.source,
+        "kwargs": locked.kwargs,
+        "special_tokens": locked.special_tokens,
+        "now": locked.now.isoformat(),
+        "variants": [list(variant) for variant in behaviour.variants],
+        "templates": behaviour.digests,
+    }
+    views = {
+        name: {
+            "placements": dict(_placements(view.placements)),
+            "thinking": view.thinking,
+            "findings": {name: None for name in view.findings},
+            "prompts": dict(_prompts(view.prompts)),
+        }
+        for name, view in behaviour.views.items()
+    }
+    return "".join(_lines({**head, "views": views})) + "\n"
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a signature file.
+
+    Raises:
+        InputError: it cannot be read, is none, or was written with other conversations.
+    """
+    where, again = str(path), "write it anew with `tplaudit lock MODEL`"
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError((error.strerror or "cannot be read").lower(), where=where, fix=again) from None
+    except (ValueError, RecursionError):
+        raise InputError("not a signature file", where=where, fix=again) from None
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise InputError("not a signature file", where=where, fix=again)
+    if value.get("shapes") != VERSION:
+        what = f"written by tplaudit {value.get('tplaudit')}, which rendered other conversations"
+        raise InputError(what, where=where, fix=again)
+    try:
+        return _lock(value)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InputError("a broken signature file", where=where, fix=again) from None
+
+
+def _placements(rows: Sequence[PlacementReport]) -> Iterator[tuple[str, str]]:
+    for row in rows:
+        variant = variant_id(row)
+        yield f"{placement_id(row)}@{variant}" if variant else placement_id(row), verdict(row)
+
+
+def _prompts(prompts: Mapping[str, tuple[Prompt, ...]]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the prompts; none that is what the same request gets without a switch."""
+    for subject, turns in prompts.items():
+        plain = prompts[subject.partition("@")[0]]
+        if turns is plain or turns[-1].digest != plain[-1].digest:
+            yield subject, [_prompt(turn) for turn in turns]
+
+
+def _prompt(prompt: Prompt) -> list[Any] | None:
+    """Write a prompt: None where the template raised, else its hashes and, where it has any, its faults."""
+    if not prompt.rendered:
+        return None
+    faults: dict[str, Any] = {}
+    if prompt.lost:
+        faults["lost"] = list(prompt.lost)
+    if prompt.disordered:
+        faults["disordered"] = True
+    if prompt.appended is False:
+        faults["rewritten"] = True
+    return [prompt.digest, prompt.body, *([faults] if faults else [])]
+
+
+def _lock(value: Mapping[str, Any]) -> Lock:
+    variants: tuple[Variant, ...] = tuple((str(name), choice) for name, choice in value["variants"])
+    views = {str(name): _view(view) for name, view in value["views"].items()}
+    behaviour = Behaviour(str(value["source"]), dict(value["templates"]), views, variants)
+    now = datetime.fromisoformat(value["now"])
+    return Lock(behaviour, dict(value["kwargs"]), dict(value["special_tokens"]), now)
+
+
+def _view(value: Mapping[str, Any]) -> View:
+    rows = tuple(_row(name, found) for name, found in value["placements"].items())
+    prompts = {
+        str(subject): tuple(_read_prompt(turn, number) for number, turn in enumerate(turns))
+        for subject, turns in value["prompts"].items()
+    }
+    return View(rows, dict(value["thinking"]), prompts, findings=dict(value["findings"]))
+
+
+def _row(name: str, found: Any) -> PlacementReport:
+    place, _, variant = name.partition("@")
+    row = dataclasses.replace(_ROWS[place], verdict=found)
+    if not variant:
+        return row
+    if variant == RAW:
+        return dataclasses.replace(row, profile="raw")
+    switch, _, choice = variant.partition("=")
+    return dataclasses.replace(row, kwargs={switch: {"true": True, "false": False}.get(choice, choice)})
+
+
+def _read_prompt(turn: Any, number: int) -> Prompt:
+    if turn is None:
+        return Prompt(None, error="the template raised")
+    digest, body, *rest = turn
+    faults = rest[0] if rest else {}
+    appended = None if not number else not faults.get("rewritten", False)
+    return Prompt(
+        digest,
+        body,
+        lost=tuple(faults.get("lost", ())),
+        disordered=bool(faults.get("disordered")),
+        appended=appended,
+    )
+
+
+def _lines(value: Any, depth: int = 0) -> Iterator[str]:
+    """Write JSON with one line for each entry of an object, and whatever is no object on one line."""
+    if not isinstance(value, Mapping) or not value:
+        yield json.dumps(value, ensure_ascii=False)
+        return
+    indent = "  " * (depth + 1)
+    yield "{\n"
+    for number, (key, item) in enumerate(value.items(), 1):
+        yield f"{indent}{json.dumps(key, ensure_ascii=False)}: "
+        yield from _lines(item, depth + 1)
+        yield ",\n" if number < len(value) else "\n"
+    yield f"{'  ' * depth}}}"

@@ -1,0 +1,69 @@
+"""`tplaudit lock` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tplaudit import fixtures
+
+PAIRS = Path(fixtures.__file__).parent / "gate"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a working folder with a template in it."""
+    shutil.copy(PAIRS / "strict.jinja", tmp_path / "chat.jinja")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_lock_and_check(tplaudit, folder: Path) -> None:
+    done = tplaudit("lock", "chat.jinja")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "wrote tplaudit.lock: 1 template(s) of chat.jinja\n"
+    assert tplaudit("lock", "--check").returncode == 0
+    shutil.copy(PAIRS / "reformatted.jinja", "chat.jinja")
+    assert tplaudit("lock", "--check").returncode == 0
+    shutil.copy(PAIRS / "dropping.jinja", "chat.jinja")
+    failed = tplaudit("lock", "--check")
+    assert failed.returncode == 1
+    assert "regressed system-dropped" in failed.stdout
+    assert "If this is meant: tplaudit lock chat.jinja" in failed.stdout
+
+
+def test_an_improvement_has_to_be_locked_anew(tplaudit, folder: Path) -> None:
+    tplaudit("lock", "chat.jinja")
+    done = tplaudit("lock", "--check", PAIRS / "in-place.jinja", "--json", "--format", "sarif=out.sarif")
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (document["outcome"], document["against"]) == ("fixed", "signature")
+    (result,) = json.loads(Path("out.sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "system-raises"
+    tplaudit("lock", PAIRS / "in-place.jinja")
+    assert tplaudit("lock", "--check", PAIRS / "in-place.jinja").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["missing.jinja"],
+        ["--check"],
+        ["--check", "--file", "none.lock"],
+        ["chat.jinja", "--json"],
+        ["chat.jinja", "--file", "missing/folder/x.lock"],
+    ],
+)
+def test_errors(tplaudit, folder: Path, arguments: list[str]) -> None:
+    done = tplaudit("lock", *arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_check_takes_its_settings_from_the_signature(tplaudit, folder: Path) -> None:
+    tplaudit("lock", "chat.jinja", "--kwargs", "enable_thinking=false")
+    assert tplaudit("lock", "--check").returncode == 0
+    assert tplaudit("lock", "--check", "--kwargs", "enable_thinking=true").returncode == 2

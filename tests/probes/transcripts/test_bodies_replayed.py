@@ -1,0 +1,68 @@
+"""The bundled Anthropic and Responses requests, replayed: reports name the client's own messages."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tplaudit import fixtures
+from tplaudit.probes.models import load_model
+from tplaudit.probes.policies import parse_policy
+from tplaudit.probes.replay import Replay
+from tplaudit.probes.report import PolicyReport
+from tplaudit.probes.transcripts import open_transcript
+
+NAMES = ("claude-code-messages", "codex-responses")
+POLICIES = ("as-is", "omlx", "rapid-mlx", "vllm", "mlx-lm", "sglang")
+
+
+@cache
+def replayed(name: str) -> dict[str, PolicyReport]:
+    model = load_model(None, template=str(fixtures.template("in-place")))
+    transcript = open_transcript(fixtures.transcript(name))
+    run = Replay(transcript, model, [parse_policy(policy) for policy in POLICIES])
+    for _ in run.turns():
+        pass
+    return {report.policy: report for report in run.report().policies}
+
+
+def divergences(name: str, policy: str) -> list[tuple[int | None, str]]:
+    """Index and role of the message that each turn parts from the one before at."""
+    found = [turn.since_previous for turn in replayed(name)[policy].turns]
+    messages = [each.message for each in found if each is not None and not each.body_preserved]
+    return [(message.index, message.role) for message in messages if message is not None]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_turn_is_rendered(name: str) -> None:
+    for report in replayed(name).values():
+        assert len(report.turns) == 10
+        assert [turn.error for turn in report.turns] == [None] * 10
+
+
+@pytest.mark.parametrize("policy", ["as-is", "mlx-lm", "sglang"])
+def test_a_billing_header_that_stays_is_the_top_level_texts(policy: str) -> None:
+    assert divergences("claude-code-messages", policy) == [(None, "system")] * 9
+
+
+@pytest.mark.parametrize("policy", ["omlx", "vllm"])
+def test_a_server_that_leaves_it_out_only_appends(policy: str) -> None:
+    assert divergences("claude-code-messages", policy) == []
+
+
+def test_a_hoisted_reminder_has_its_index_among_the_clients_messages() -> None:
+    requests = list(open_transcript(fixtures.transcript("claude-code-messages")))
+    found = divergences("claude-code-messages", "rapid-mlx")
+    assert len(found) >= 6
+    for index, role in found:
+        assert index is not None
+        assert role == requests[-1].role_of(index) == "system"
+        content = requests[-1].messages[index].content
+        assert not content.startswith("<total_tokens>"), "the server drops a counter that stands alone"
+
+
+def test_a_developer_item_has_its_index_in_the_input() -> None:
+    (last,) = list(open_transcript(fixtures.transcript("codex-responses")))[-1:]
+    assert divergences("codex-responses", "as-is") == []
+    assert divergences("codex-responses", "rapid-mlx") == [(28, "developer")]
+    assert last.messages[28].data["role"] == "developer"
