@@ -128,8 +128,10 @@ def charge(value: Any, times: int = 1) -> None:
     So no value holds more than MOST_BUILT and the conversation, and comparing, sorting or hashing one is
     bounded.
     """
+    if not isinstance(value, _CONTAINERS):
+        return
     meter = _meter.get()
-    if meter is not None and isinstance(value, _CONTAINERS):
+    if meter is not None:
         meter.left -= size(value, meter.left) * max(times, 0)
         if meter.left < 0:
             raise Unbounded
@@ -162,6 +164,8 @@ def check_integers(left: int, right: int, power: bool) -> None:
 
 def text(value: Any) -> str:
     """Return `str(value)`."""
+    if type(value) is str:
+        return value
     check_text(value)
     return str(value)
 
@@ -227,9 +231,9 @@ def size(value: Any, most: int) -> int:
     while open_:
         value = open_.pop()
         total += _ITEM
-        if isinstance(value, str):
+        if type(value) is str or isinstance(value, str):
             total += len(value)
-        elif isinstance(value, dict):
+        elif type(value) is dict or isinstance(value, dict):
             open_.extend(value)
             open_.extend(value.values())
         elif isinstance(value, _CONTAINERS):

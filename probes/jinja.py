@@ -171,7 +171,8 @@ def _filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if name in TEXT_FILTERS:
-            bounds.check_text(args[0])
+            if type(args[0]) is not str:
+                bounds.check_text(args[0])
         elif name in _SPLITTERS and isinstance(args[0], str):
             bounds.check_length(len(args[0]))
         elif name not in PLAIN_FILTERS:
@@ -288,6 +289,9 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Apply `+`, `*`, `**`, `//` or `%`."""
+        if type(left) is str and type(right) is str and operator == "+":  # most of all: no need to ask more
+            bounds.check_length(len(left) + len(right))
+            return left + right
         if bounds.metered():
             _check_operator(operator, left, right)
         return super().call_binop(context, operator, left, right)

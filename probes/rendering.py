@@ -236,14 +236,21 @@ def _as_passed(message: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     return copy
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def plain(value: Any) -> Any:
     """Copy a value as plain JSON types, so that no object is shared and none has methods of its own."""
-    if value is None or type(value) in (str, int, float, bool):
+    kind = type(value)
+    if kind in _SCALARS:
         return value
-    if isinstance(value, Mapping):
-        return {plain(key): plain(item) for key, item in value.items()}
+    if kind is dict or isinstance(value, Mapping):
+        return {
+            key if type(key) is str else plain(key): item if type(item) in _SCALARS else plain(item)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [item if type(item) in _SCALARS else plain(item) for item in value]
     for base in (str, int, float):
         if isinstance(value, base):
             return base(value)

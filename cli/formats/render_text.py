@@ -44,7 +44,7 @@ _FEW, _ERROR_SHOWN = 2, 160
 
 
 def draw(reports: Sequence[RenderReport], console: Console, *, full: bool = False) -> None:
-    """Print the last turn of each report: the table, and all of each outcome where there are few, or `full`."""
+    """Print the last turn of each report: a table, and each outcome where they are few or `full`."""
     for report in reports:
         _draw_report(report, console, full)
 

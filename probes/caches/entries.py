@@ -107,7 +107,7 @@ class EntryCache:
 
     def match(self, ids: Ids) -> Match:
         """Return what the server takes over of a prompt."""
-        prompt = self._sequence(ids)
+        prompt = TokenSequence.of(ids)
         entry, reused = self._find(prompt)
         was = self._statistics
         self._statistics = replace(
@@ -131,7 +131,7 @@ class EntryCache:
         """Return what lies between the positions at which states are stored or copied, behind a match."""
         length, reused = len(ids), match.reused
         ends = {end for end, _ in self._ends(length, reused, marks)}
-        copied = ends | set(self._snapshots(self._sequence(ids), match, marks))
+        copied = ends | set(self._snapshots(TokenSequence.of(ids), match, marks))
         ends = {end for end in copied | {length} if reused < end <= length}
         spans: list[Span] = []
         for end in sorted(ends):
@@ -162,7 +162,9 @@ class EntryCache:
         spans = self.spans(ids, match, marks)
         if payloads is not None and len(payloads) != len(spans):
             raise ValueError(f"{len(payloads)} payloads for {len(spans)} spans")
-        sequence = self._sequence(ids)
+        sequence = TokenSequence.of(ids)
+        closest = max(self._entries, key=lambda entry: entry.ids.common(sequence), default=None)
+        sequence = TokenSequence.of(ids, closest.ids if closest else None)
         taken = cut(match.blocks, match.reused)
         if not taken and match.reused:
             raise ValueError(f"{match.reused} tokens were taken over, but no block holds them")
@@ -286,10 +288,6 @@ class EntryCache:
     def _cuttable(self, entry: Entry) -> bool:
         """Tell whether a sequence's states can be cut back to any token."""
         return self.layers.sliceable_at(entry.length)
-
-    def _sequence(self, ids: Ids) -> TokenSequence:
-        """Return ids as a sequence that shares what it can with the one stored last."""
-        return TokenSequence.of(ids, self._last.ids if self._last else None)
 
     def _size(self, span: Span, payload: Payload | None) -> int:
         """Return what a span counts, in bytes."""

@@ -68,9 +68,11 @@ class RapidMlxCache(EntryCache):
             if position > most:
                 # The server finds a state behind the last token, cannot take that token back, and starts anew.
                 return longer, position if position < prompt.length else 0
-        near, _ = neighbour(shared, prompt)
-        if near is not None and (reused := self._resume(near, prompt)) > most:
-            return near, reused
+        near, common = neighbour(shared, prompt)
+        if near is not None:
+            position = common if self._cuttable(near) else last_position(near.checkpoints, common)
+            if position > most:
+                return near, position if position < prompt.length else 0
         return prefix, most
 
     def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:

@@ -83,7 +83,7 @@ class MlxLmCache(EntryCache):
 
     def fetch(self, ids: Ids) -> int:
         """Return how many tokens the server's own lookup finds; all where a sequence ends with the prompt."""
-        return self._fetch(self._sequence(ids))[1]
+        return self._fetch(TokenSequence.of(ids))[1]
 
     def reusable(self, shared: int, length: int) -> int:
         """Return how much an unlimited cache takes over; see `EntryCache.reusable`."""

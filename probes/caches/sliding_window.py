@@ -98,3 +98,17 @@ class ChunkedKV:
         self._cache.keys, self._cache.values = joined(pieces)
         self._cache.offset = length
         self._cache.start_position = length - self._cache.keys.shape[-2]
+
+
+def drops_too_much(cache: Any) -> bool:
+    """Tell whether a `ChunkedKVCache` takes padding for tokens when it drops old ones, as in mlx-lm 0.31.
+
+    It then loses tokens that the current chunk still needs, more or fewer of them as the prompt is split.
+    """
+    import mlx.core as mx
+
+    padded = type(cache)(2)
+    padded.keys = padded.values = mx.zeros((1, 1, 4, 1))
+    padded.offset = 1
+    padded.maybe_trim_front()
+    return bool(padded.start_position)

@@ -327,6 +327,8 @@ def leaves(caches: Iterable[Any]) -> Iterator[Any]:
 
 def refusals(caches: Iterable[Any]) -> tuple[str, ...]:
     """Return why cache objects cannot be copied out and back in exactly, each reason once."""
+    from .sliding_window import drops_too_much
+
     reasons: dict[str, None] = {}
     for cache in leaves(caches):
         name = type(cache).__name__
@@ -334,6 +336,8 @@ def refusals(caches: Iterable[Any]) -> tuple[str, ...]:
             reasons[f"{name} is none of mlx-lm's own kinds of state"] = None
         elif getattr(cache, "keep", 0):
             reasons[f"{name} keeps its first {cache.keep} tokens beside its window"] = None
+        elif name == "ChunkedKVCache" and drops_too_much(cache):
+            reasons[f"{name} of this mlx-lm loses tokens of the chunk (0.32 does not)"] = None
     return tuple(reasons)
 
 

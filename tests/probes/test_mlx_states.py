@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tplaudit.probes import mlx_model
 from tplaudit.probes.caches.base import Span
+from tplaudit.probes.caches.sliding_window import drops_too_much
 from tplaudit.probes.caches.states import ModelState, leaves, refusals
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.mlx_engine import MLXEngine, tolerance
@@ -136,7 +136,9 @@ def build(name, **options):
     """Make a model from mlx-lm's own class, with random weights."""
     blas = mlx_model.load_mlx()
     config = CONFIGS[name]
-    module = importlib.import_module(f"mlx_lm.models.{config['model_type']}")
+    if name == "llama4" and drops_too_much(caches().ChunkedKVCache(WINDOW)):
+        pytest.skip("this mlx-lm computes other logits as the prompt is split")
+    module = pytest.importorskip(f"mlx_lm.models.{config['model_type']}")
     model = module.Model(module.ModelArgs.from_dict(config))
     mlx_model._randomise(model, 0)
     mlx_model._evaluate(model)
@@ -499,8 +501,8 @@ def caches():
 def test_caches_in_lists_are_flattened():
     made = caches()
     nested = made.CacheList(made.KVCache(), made.CacheList(made.ArraysCache(2), made.RotatingKVCache(8)))
-    names = [type(one).__name__ for one in leaves([nested, made.ChunkedKVCache(8)])]
-    assert names == ["KVCache", "ArraysCache", "RotatingKVCache", "ChunkedKVCache"]
+    names = [type(one).__name__ for one in leaves([nested, made.KVCache()])]
+    assert names == ["KVCache", "ArraysCache", "RotatingKVCache", "KVCache"]
     assert [part.reach for part in ModelState([nested]).parts] == [None, 0, 8]
     assert refusals([nested]) == ()
 
@@ -515,6 +517,19 @@ def test_state_that_cannot_be_restored_exactly_is_named():
     assert reasons == (
         "RotatingKVCache keeps its first 4 tokens beside its window",
         "LayerCache is none of mlx-lm's own kinds of state",
+    )
+
+
+def test_chunks_that_lose_tokens_are_named():
+    class ChunkedKVCache(caches().ChunkedKVCache):
+        """As in mlx-lm 0.31: the padded length counts."""
+
+        def maybe_trim_front(self):
+            if self.keys is not None and self.keys.shape[2] >= self.chunk_size:
+                self.start_position += self.keys.shape[2] - self.chunk_size
+
+    assert refusals([ChunkedKVCache(8)]) == (
+        "ChunkedKVCache of this mlx-lm loses tokens of the chunk (0.32 does not)",
     )
 
 
