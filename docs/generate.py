@@ -122,8 +122,10 @@ def _names(name: str, kind: Any, declared: Any) -> str:
     if isinstance(declared, ArgumentInfo):
         return f"`{declared.metavar}`"
     # In an annotation, typer takes the first name from where a default would stand.
-    names = [each for each in (declared.default, *(declared.param_decls or ())) if isinstance(each, str)]
-    names = names or [f"--{name.replace('_', '-')}"]
+    given = [each for each in (declared.default, *(declared.param_decls or ())) if isinstance(each, str)]
+    dashed = name.replace("_", "-")
+    given = given or [f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"]
+    names = [each for both in given for each in both.split("/")]
     value = "" if kind is bool else f" `{_cell(declared.metavar or _values(kind))}`"
     return ", ".join(f"`{each}`" for each in names) + value
 

@@ -116,11 +116,52 @@ class Request:
 
     def role_of(self, index: int) -> str:
         """Return the role of the message at an index that an owner or a piece names."""
-        return "system" if index == TOP_LEVEL else str(self.messages[index].data.get("role", ""))
+        message = self.message(index)
+        return "system" if message is None else str(message.data.get("role", ""))
+
+    def message(self, index: int) -> Message | None:
+        """Return the message with an index; None for the top-level system text.
+
+        A request that some messages were taken out of keeps the others' indices.
+
+        Raises:
+            IndexError: there is no such message.
+        """
+        if index == TOP_LEVEL:
+            return None
+        if index < len(self.messages) and self.messages[index].index == index:
+            return self.messages[index]
+        for message in self.messages:
+            if message.index == index:
+                return message
+        raise IndexError(f"the request has no message {index}")
 
     def replace(self, **changes: Any) -> Request:
         """Return a copy with fields changed."""
         return dataclasses.replace(self, **changes)
+
+    def sharing(self, earlier: Request) -> Request:
+        """Return this request with the objects of an earlier one wherever both are written alike.
+
+        What a long conversation repeats is then held once, and told to be the same at a glance.
+        """
+        messages = tuple(
+            old if old.index == new.index and written_alike(old.data, new.data) else new
+            for old, new in zip(earlier.messages, self.messages, strict=False)
+        )
+        tools = earlier.tools if written_alike(earlier.tools, self.tools) else self.tools
+        return self.replace(messages=messages + self.messages[len(messages) :], tools=tools)
+
+
+def written_alike(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same as written; `==` takes 1 for true and ignores the keys' order."""
+    if one is other:
+        return True
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return list(one) == list(other) and all(written_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(written_alike, one, other))
+    return type(one) is type(other) and bool(one == other)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .causes.base import Side
 from .conversation import Request
 from .errors import RenderError
 from .ownership import Owner, owner_at
-from .rendering import Profile
+from .policies.base import Action
 from .report import Divergence, Place, SincePrevious, message_ref
 from .template import ChatTemplate
 from .tokens import common_prefix, common_prefix_ids
 
 if TYPE_CHECKING:
+    from .explanation import Explanation
+    from .rendering import Profile
     from .tokens import Ids
 
 #: Characters of each text that a report shows from the divergence point on.
 EXCERPT = 120
+#: Characters that it shows of what both texts have before it.
+BEFORE = 60
+#: Ids that it shows on each side where the characters go on alike.
+SHOWN_IDS = 8
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Prompt:
         ids: its token ids, shape `(n,)`.
         template: what rendered it.
         profile: what the template got besides the messages.
+        actions: what the policy did.
     """
 
     turn: int
@@ -43,6 +50,7 @@ class Prompt:
     ids: Ids
     template: ChatTemplate = field(repr=False)
     profile: Profile = "transformers"
+    actions: tuple[Action, ...] = ()
 
     @cached_property
     def body(self) -> str:
@@ -54,6 +62,11 @@ class Prompt:
         except RenderError:
             return self.text
 
+    @property
+    def side(self) -> Side:
+        """The prompt as a side of a pair whose cause is looked for."""
+        return Side(self.client, self.rendered, self.text, self.actions, self.profile)
+
     def owner(self, offset: int) -> Owner:
         """Return the owner of a character of the prompt. Raises RenderError (see `owner_at`)."""
         return owner_at(
@@ -61,49 +74,99 @@ class Prompt:
         )
 
 
-def since_previous(earlier: Prompt, later: Prompt) -> SincePrevious:
-    """Compare a prompt with the previous turn's."""
-    chars = common_prefix(earlier.text, later.text)
-    whole = chars == len(earlier.text)
-    preserved = later.text.startswith(earlier.body)
-    tokens = common_prefix_ids(earlier.ids, later.ids)
-    if preserved:
-        return SincePrevious(tokens, chars, True, whole)
-    owner, was = later.owner(chars), earlier.owner(chars)
+@dataclass(frozen=True)
+class Comparison:
+    """An earlier and a later prompt side by side. What costs renders is found when first asked for."""
+
+    earlier: Prompt
+    later: Prompt
+
+    @cached_property
+    def chars(self) -> int:
+        """Characters that both share."""
+        return common_prefix(self.earlier.text, self.later.text)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Token ids that both share."""
+        return common_prefix_ids(self.earlier.ids, self.later.ids)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the text of the whole earlier prompt is a prefix of the later one's."""
+        return self.chars == len(self.earlier.text)
+
+    @cached_property
+    def preserved(self) -> bool:
+        """Whether the earlier prompt without its generation prompt is a prefix of the later one."""
+        return self.later.text.startswith(self.earlier.body)
+
+    @cached_property
+    def owner(self) -> Owner:
+        """The owner of the first differing character of the later prompt. Raises RenderError."""
+        return self.later.owner(self.chars)
+
+    @cached_property
+    def was(self) -> Owner:
+        """The owner of the first differing character of the earlier prompt. Raises RenderError."""
+        return self.earlier.owner(self.chars)
+
+
+def since_previous(compared: Comparison, explained: Explanation | None = None) -> SincePrevious:
+    """Report how a prompt compares with the previous turn's, and why, where a cause was looked for."""
+    cause = explained.cause if explained else None
+    confirmed = explained.confirmed if explained else None
+    if compared.preserved:
+        return SincePrevious(
+            compared.tokens, compared.chars, True, compared.whole, cause=cause, confirmed=confirmed
+        )
     return SincePrevious(
-        tokens=tokens,
-        chars=chars,
+        tokens=compared.tokens,
+        chars=compared.chars,
         body_preserved=False,
-        generation_prompt_shared=whole,
-        region=owner.region,
-        message=message_ref(owner),
-        rendered_index=owner.rendered_index,
-        was=Place(was.region, message_ref(was), was.line),
+        generation_prompt_shared=compared.whole,
+        region=compared.owner.region,
+        message=message_ref(compared.owner),
+        rendered_index=compared.owner.rendered_index,
+        was=_place(compared.was),
+        cause=cause,
+        confirmed=confirmed,
     )
 
 
-def divergence(stored_turn: int, stored_text: Callable[[], str], tokens: int, prompt: Prompt) -> Divergence:
-    """Describe where a prompt parts from a stored sequence that is no prefix of it.
+def divergence(compared: Comparison, block_size: int, explained: Explanation | None = None) -> Divergence:
+    """Report where a prompt parts from a stored one that is no prefix of it.
 
     Args:
-        stored_turn: the turn that stored it.
-        stored_text: returns its text.
-        tokens: token ids that both share.
-        prompt: the prompt.
+        compared: the stored prompt and this one.
+        block_size: tokens per cache block.
+        explained: why, where a cause was looked for.
     """
-    stored = stored_text()
-    chars = common_prefix(stored, prompt.text)
-    owner = prompt.owner(chars)
+    stored, prompt, chars, tokens = compared.earlier, compared.later, compared.chars, compared.tokens
+    ids = slice(tokens, tokens + SHOWN_IDS if compared.whole else tokens)
     return Divergence(
-        stored_turn=stored_turn,
+        stored_turn=stored.turn,
         tokens=tokens,
         chars=chars,
-        region=owner.region,
-        message=message_ref(owner),
-        rendered_index=owner.rendered_index,
-        cause=None,
-        confirmed=False,
-        line=owner.line,
-        stored=stored[chars : chars + EXCERPT],
+        region=compared.owner.region,
+        message=message_ref(compared.owner),
+        rendered_index=compared.owner.rendered_index,
+        cause=explained.cause if explained else None,
+        confirmed=explained.confirmed if explained else False,
+        line=compared.owner.line,
+        stored=stored.text[chars : chars + EXCERPT],
         prompt=prompt.text[chars : chars + EXCERPT],
+        remedy=next(iter(explained.remedies), None) if explained else None,
+        block=tokens // block_size,
+        before=prompt.text[max(0, chars - BEFORE) : chars],
+        was=_place(compared.was),
+        evidence=explained.evidence if explained else None,
+        remedies=explained.remedies if explained else (),
+        chain=explained.chain if explained else (),
+        stored_ids=tuple(map(int, stored.ids[ids])),
+        prompt_ids=tuple(map(int, prompt.ids[ids])),
     )
+
+
+def _place(owner: Owner) -> Place:
+    return Place(owner.region, message_ref(owner), owner.line)

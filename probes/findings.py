@@ -176,6 +176,54 @@ _ROWS = (
         "The same text becomes other token ids depending on how the model directory is loaded",
         "Add the model's own config.json with its model_type",
     ),
+    Rule(
+        "depth-within-leading-block",
+        "warning",
+        "The shared beginning stays within the first message, where system turns go, while prompts grow",
+        "Use a server or template that leaves later system turns in place, or have the client send none",
+    ),
+    Rule(
+        "volatile-text",
+        "warning",
+        "A short stretch of an earlier message changes from request to request",
+        "Keep clocks, counters and hashes out of what was sent before; several clients have a setting for it",
+    ),
+    Rule(
+        "notes-change-place",
+        "warning",
+        "The server writes the same system turn now into one turn and now into another",
+        "Use a server or template that leaves later system turns in place",
+    ),
+    Rule(
+        "history-stripped",
+        "warning",
+        "The template drops the reasoning of earlier turns as the conversation goes on",
+        "Set the chat-template kwarg that keeps it, where there is one",
+    ),
+    Rule(
+        "tools-come-and-go",
+        "warning",
+        "The client sends another tool list, or writes it otherwise, in the middle of a conversation",
+        "Send the same tools in the same order, written alike, in every request",
+    ),
+    Rule(
+        "client-rewrites-history",
+        "warning",
+        "The client changed, removed, inserted or moved messages that it had sent before",
+        "Nothing on the server or in the template helps; let the client compact less often, and at one go",
+    ),
+    Rule(
+        "client-drops-reasoning",
+        "warning",
+        "The client does not send reasoning back, so that history differs from what was generated",
+        "Let the client send reasoning_content with every assistant turn",
+    ),
+    Rule(
+        "block-rests",
+        "note",
+        "Prompts share parts of blocks, which a cache of whole blocks cannot give back",
+        "Use smaller blocks, where the server lets you choose",
+    ),
 )
 
 #: All rules by id, in the order in which lists show them.

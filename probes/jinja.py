@@ -61,6 +61,10 @@ _MOST_KEYS = 10_000
 _LONGEST_NUMBER = 10_000
 #: Longest format of a time.
 _LONGEST_FORMAT = 1_000
+#: What `getattr` finds on every dict.
+_OF_DICTS = frozenset(dir(dict))
+#: Most attributes, each of one type, that are remembered as safe or not.
+_MOST_KINDS = 10_000
 
 
 class GenerationTag(jinja2.ext.Extension):
@@ -275,6 +279,10 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"+", "*", "**", "//", "%"})
     concat = staticmethod(bounds.concatenate)
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._safe: dict[tuple[type, str], bool] = {}
+
     def compile_tree(self, tree: nodes.Template) -> Template:
         """Compile a parsed template."""
         code: CodeType = self.compile(tree, "<template>", "<template>")
@@ -286,6 +294,22 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             str_join=bounds.join_texts,
         )
         return template
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return an attribute, else an item: the sandbox's rule, without its detour for a dict's keys."""
+        if type(obj) is dict and attribute not in _OF_DICTS:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Tell whether a template may have an attribute, which depends on the object's type alone."""
+        kind = (type(obj), attr)
+        safe = self._safe.get(kind)
+        if safe is None:
+            safe = super().is_safe_attribute(obj, attr, value)
+            if len(self._safe) < _MOST_KINDS:
+                self._safe[kind] = safe
+        return safe
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Apply `+`, `*`, `**`, `//` or `%`."""

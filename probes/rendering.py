@@ -11,7 +11,7 @@ import traceback
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from types import FrameType, GeneratorType
@@ -27,6 +27,7 @@ Profile = Literal["transformers", "raw"]
 
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 _LONGEST_MESSAGE = 100_000
+_FLAG = "add_generation_prompt"
 _CONTINUE = "TPLAUDIT_CONTINUATION_MARK "  # as long as transformers' own
 
 
@@ -63,7 +64,7 @@ class Job:
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
-    add_generation_prompt: bool = True
+    add_generation_prompt: bool | _Asked = True
     continue_final_message: bool | str = False
     now: datetime | None = None
     profile: Profile = "transformers"
@@ -154,6 +155,88 @@ def render_and_locate(template: Template, job: Job, most: int, text: str | None)
                 line, text = _line(template, chunks), None
         prompt = "".join(parts)
         return _cut_at_continuation(prompt, job) if job.continue_final_message else prompt, line
+
+
+class _Asked:
+    """Stands for a true `add_generation_prompt`, and notes what was written when it was first asked."""
+
+    def __init__(self, written: list[str]) -> None:
+        self.chunks: int | None = None
+        self._written = written
+
+    def __bool__(self) -> bool:
+        if self.chunks is None:
+            self.chunks = len(self._written)
+        return True
+
+
+def render_with_body(template: Template, job: Job, most: int) -> tuple[str, int]:
+    """Render a conversation with its generation prompt, and tell the length of what comes before that.
+
+    Only for templates of which `generation_prompt_ends` is true.
+
+    Raises:
+        RenderError: as `render`.
+    """
+    parts: list[str] = []
+    asked = _Asked(parts)
+    with _running(template, replace(job, add_generation_prompt=asked)) as (chunks, _):
+        size = 0
+        for chunk in chunks:
+            parts.append(chunk)
+            size += len(chunk)
+            if size > most:
+                raise RenderLimit(f"the template wrote more than {most:,} characters")
+    return "".join(parts), sum(map(len, parts[: asked.chunks]))
+
+
+def generation_prompt_ends(tree: nodes.Template) -> bool:
+    """Tell whether all that a template does with `add_generation_prompt` is to end with an `if` of it.
+
+    Then the prompt without it is what was written before the template asked.
+    """
+    names = list(tree.find_all(nodes.Name))
+    if any(name.name == _FLAG and name.ctx != "load" for name in names):
+        return False
+    body = list(tree.body)
+    first = next((at for at, node in enumerate(body) if _names_flag(node)), len(body))
+    return all(
+        isinstance(node, nodes.If)
+        and not node.elif_
+        and not node.else_
+        and _ends_with_flag(node.test)
+        and not any(map(_names_flag, node.body))
+        for node in body[first:]
+    )
+
+
+def _ends_with_flag(test: nodes.Node) -> bool:
+    """Tell whether a test is false where the flag is, and takes no more from the flag than its truth."""
+    operands = list(_operands(test))
+    others = [each for each in operands if not _is_flag(each)]
+    return len(others) < len(operands) and not any(
+        _names_flag(each) for each in others if not _is_defined(each)
+    )
+
+
+def _operands(test: nodes.Node) -> Iterator[nodes.Node]:
+    if isinstance(test, nodes.And):
+        yield from _operands(test.left)
+        yield from _operands(test.right)
+    else:
+        yield test
+
+
+def _is_flag(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Name) and node.name == _FLAG
+
+
+def _is_defined(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Test) and node.name == "defined" and _is_flag(node.node)
+
+
+def _names_flag(node: nodes.Node) -> bool:
+    return _is_flag(node) or any(map(_is_flag, node.find_all(nodes.Name)))
 
 
 def chunk_at(template: Template, job: Job, offset: int) -> Chunk:

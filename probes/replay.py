@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from .. import __version__
 from .caches.base import Match, PrefixCache
 from .caches.paged import PagedCache
-from .conversation import Request, Transcript
-from .divergence import Prompt, divergence, since_previous
+from .causes.reasoning import reasoning_lost
+from .conversation import Request, Transcript, written_alike
+from .divergence import Comparison, Prompt, divergence, since_previous
 from .errors import RenderError
+from .explanation import Explanation, explanation
+from .losses import losses
 from .models import ReplayModel
 from .policies.base import Action, Policy, Prepared, render_prepared
 from .rendering import Profile
+from .replay_findings import replay_findings
 from .report import (
     SCHEMA,
     CacheCounts,
@@ -47,6 +52,7 @@ class Replay:
         engine: the model that computes, or None to count tokens only.
         capacity_bytes: the most that a cache may hold, or None for no limit.
         verify: compare each prefill from restored blocks with a cold one; needs `engine`.
+        causes: look for the cause of each divergence.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class Replay:
         engine: MLXEngine | None = None,
         capacity_bytes: int | None = None,
         verify: bool = False,
+        causes: bool = True,
     ) -> None:
         self.transcript = transcript
         self.model = model
@@ -66,7 +73,9 @@ class Replay:
         self.capacity_bytes = capacity_bytes
         self.bytes_per_token = engine.bytes_per_token if engine else model.bytes_per_token
         self.verifications: list[Verification] | None = [] if verify else None
+        self.causes = causes
         self._block_size = block_size
+        self._without_reasoning: list[int] = []
         self._runs = [_PolicyRun(policy, self) for policy in policies]
 
     def turns(self) -> Iterator[tuple[TurnReport, ...]]:
@@ -75,7 +84,13 @@ class Replay:
         Raises:
             InputError: the transcript cannot be read further; what has run stays in `report`.
         """
+        previous: Request | None = None
         for number, request in enumerate(self.transcript, 1):
+            if previous is not None:
+                request = request.sharing(previous)
+                if reasoning_lost(previous, request):
+                    self._without_reasoning.append(number)
+            previous = request
             rendered: list[tuple[Prepared, str, Ids]] = []
             done = [run.turn(number, request, rendered) for run in self._runs]
             for run, turn in zip(self._runs, done, strict=True):
@@ -84,6 +99,7 @@ class Replay:
 
     def report(self, *, complete: bool = True, error: str | None = None) -> ReplayReport:
         """Return the report of the turns that have run."""
+        policies = tuple(run.report() for run in self._runs)
         return ReplayReport(
             schema=SCHEMA,
             tplaudit=__version__,
@@ -92,11 +108,14 @@ class Replay:
             model=self.model.info(self.engine),
             cache=CacheInfo("paged", self._block_size, self.capacity_bytes, self.bytes_per_token),
             engine="mlx" if self.engine else "tokens",
-            policies=tuple(run.report() for run in self._runs),
+            policies=policies,
             verify=self._verify_report(),
             notes=(*self.model.notes, *self._encoder_notes()),
             complete=complete,
             error=error,
+            findings=tuple(
+                finding for policy in policies for finding in replay_findings(policy, self._without_reasoning)
+            ),
         )
 
     def new_cache(self) -> PrefixCache:
@@ -138,8 +157,9 @@ class _PolicyRun:
         self._replay = replay
         self._cache = replay.new_cache()
         self._stored = StoredSequences()
-        self._requests: dict[int, tuple[Request, Profile]] = {}
+        self._requests: dict[int, _Sent] = {}
         self._previous: Prompt | None = None
+        self._looked_up: list[int] = []
 
     def turn(self, number: int, request: Request, rendered: list[tuple[Prepared, str, Ids]]) -> TurnReport:
         """Replay one request.
@@ -151,8 +171,8 @@ class _PolicyRun:
         """
         prepared = self.policy.prepare(request, self._replay.model.template)
         try:
-            prompt, actions = self._prompt(number, request, prepared, rendered)
-            report = self._replayed(prompt, actions)
+            prompt = self._prompt(number, request, prepared, rendered)
+            report = self._replayed(prompt)
         except RenderError as error:
             self._previous = None
             return TurnReport(number, len(request.messages), actions=prepared.actions, error=str(error))
@@ -184,7 +204,7 @@ class _PolicyRun:
         request: Request,
         prepared: Prepared,
         rendered: list[tuple[Prepared, str, Ids]],
-    ) -> tuple[Prompt, tuple[Action, ...]]:
+    ) -> Prompt:
         template = self._replay.model.template
         same = next((entry for entry in rendered if _same_input(entry[0], prepared)), None)
         if same is None:
@@ -193,25 +213,32 @@ class _PolicyRun:
             rendered.append((prepared, text, ids))
         else:
             _, text, ids = same
-        prompt = Prompt(number, request, prepared.request, text, ids, template, prepared.profile)
-        return prompt, prepared.actions
+        return Prompt(
+            number, request, prepared.request, text, ids, template, prepared.profile, prepared.actions
+        )
 
-    def _replayed(self, prompt: Prompt, actions: tuple[Action, ...]) -> TurnReport:
+    def _replayed(self, prompt: Prompt) -> TurnReport:
         ids = prompt.ids
         if not len(ids):
             raise RenderError("EmptyPrompt", "the template renders nothing")
         closest = self._stored.closest(ids)
         stored_length = self._stored.last_length
+        compared = Comparison(self._previous, prompt) if self._previous else None
+        stored = compared
+        if not closest.whole and closest.turn is not None and not _is_of(compared, closest.turn):
+            stored = Comparison(self._prompt_of(closest.turn), prompt)
+        why = self._explained(compared)
         parted = None
-        if not closest.whole and closest.turn is not None:
-            turn = closest.turn
-            parted = divergence(turn, lambda: self._text(turn), closest.shared, prompt)
-        compared = since_previous(self._previous, prompt) if self._previous else None
+        if not closest.whole and stored is not None:
+            parted = divergence(
+                stored, self._cache.block_size, why if stored is compared else self._explained(stored)
+            )
         match = self._cache.match(ids)
+        self._looked_up.append(prompt.turn)
         with self._cache.hold(match):
             cost = self._prefill(ids, match)
         self._stored.add(prompt.turn, ids)
-        self._requests[prompt.turn] = (prompt.rendered, prompt.profile)
+        self._requests[prompt.turn] = _Sent(prompt.client, prompt.rendered, prompt.actions, prompt.profile)
         reprefill = len(ids) - match.reused
         unavoidable = max(1, len(ids) - self._cache.reusable(min(stored_length, len(ids)), len(ids)))
         return TurnReport(
@@ -220,21 +247,27 @@ class _PolicyRun:
             prompt_tokens=len(ids),
             depth=closest.shared,
             divergence=parted,
-            since_previous=compared,
+            since_previous=since_previous(compared, why) if compared else None,
             reused=match.reused,
             reprefill=reprefill,
             unavoidable=unavoidable,
             avoidable=max(0, reprefill - unavoidable),
+            losses=losses(self._cache, match, closest.shared, len(ids), self._looked_up),
             cost=cost,
-            actions=actions,
+            actions=prompt.actions,
         )
 
-    def _text(self, turn: int) -> str:
-        """Return the text of an earlier turn's prompt; the previous one's is at hand."""
-        if self._previous is not None and self._previous.turn == turn:
-            return self._previous.text
-        request, profile = self._requests[turn]
-        return self._replay.model.template.render_request(request, profile=profile)
+    def _explained(self, compared: Comparison | None) -> Explanation | None:
+        if compared is None or not self._replay.causes:
+            return None
+        return explanation(compared, self.policy, self.encoder)
+
+    def _prompt_of(self, turn: int) -> Prompt:
+        """Render the prompt of an earlier turn again."""
+        sent, template = self._requests[turn], self._replay.model.template
+        text = template.render_request(sent.rendered, profile=sent.profile)
+        ids = self.encoder.fork().encode(text)
+        return Prompt(turn, sent.client, sent.rendered, text, ids, template, sent.profile, sent.actions)
 
     def _prefill(self, ids: Ids, match: Match) -> Cost | None:
         """Compute what the cache does not have, and store the prompt."""
@@ -254,14 +287,29 @@ class _PolicyRun:
         return Cost(done.seconds, "measured", measured=Timings(done.restore_seconds, done.store_seconds))
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What it takes to render an earlier turn's prompt again."""
+
+    client: Request
+    rendered: Request
+    actions: tuple[Action, ...]
+    profile: Profile
+
+
+def _is_of(compared: Comparison | None, turn: int) -> bool:
+    return compared is not None and compared.earlier.turn == turn
+
+
 def _same_input(one: Prepared, other: Prepared) -> bool:
     """Tell whether two policies' requests render alike because they are the same, key order included."""
     first, second = one.request, other.request
     return (
         one.profile == other.profile
-        and first.tools is second.tools
-        and first.kwargs == second.kwargs
+        and first.now == second.now
         and first.partial == second.partial
+        and written_alike(first.tools, second.tools)
+        and written_alike(first.kwargs, second.kwargs)
         and len(first.messages) == len(second.messages)
-        and all(a.data is b.data for a, b in zip(first.messages, second.messages, strict=True))
+        and all(written_alike(a.data, b.data) for a, b in zip(first.messages, second.messages, strict=True))
     )

@@ -6,11 +6,12 @@ key named `seconds` or `measured` depends on the machine; all else is the same a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .conversation import TOP_LEVEL
+from .findings import Finding
 from .ownership import Owner, Region
 from .policies.base import Action
 
@@ -43,11 +44,63 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would stop a divergence, and the tokens that it wins back (counted)."""
+    """What would stop a divergence.
+
+    Attributes:
+        kind: what it is a setting of: `kwarg`, `policy`, `client`, `template` or `cache`.
+        set: what to set or do, short.
+        tokens: how many more tokens the prompt would share then (counted).
+        paste: a line to paste for the server or client in question, where it is known.
+    """
 
     kind: str
     set: str
     tokens: int
+    paste: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """One of several causes, one behind the other.
+
+    Attributes:
+        cause: an id of docs/causes.md.
+        confirmed: whether a counterfactual render proved it.
+        tokens: token ids that are shared while the causes before it are undone (counted).
+        region: what the first differing character then belongs to.
+        message: the message that it belongs to.
+        line: line of the template that wrote it.
+        evidence: what shows it, one sentence without a full stop.
+        values: what stood there and what stands there now, for a short stretch that changes.
+        remedy: what would stop it, where known.
+    """
+
+    cause: str
+    confirmed: bool
+    tokens: int
+    region: Region
+    message: MessageRef | None
+    line: int | None
+    evidence: str
+    values: tuple[str, str] | None = None
+    remedy: Remedy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Tokens that the prompt shares with a stored sequence and the cache does not give back.
+
+    Attributes:
+        cause: `cache-granularity` or `evicted`, of docs/causes.md.
+        tokens: how many (counted).
+        evidence: what shows it, one sentence without a full stop.
+        remedy: what would win some of them back, where known.
+    """
+
+    cause: Literal["cache-granularity", "evicted"]
+    tokens: int
+    evidence: str
+    remedy: Remedy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +119,15 @@ class Divergence:
         line: line of the template that wrote the character.
         stored: the stored text from the point on, shortened.
         prompt: this prompt's text from the point on, shortened.
-        remedy: what would stop it, where known.
+        remedy: what would stop it, the most useful; None where nothing is known to.
+        block: the cache block in which the prompts part, counted from 0.
+        before: what both have before the point, shortened.
+        was: what the first differing character of the stored prompt belongs to.
+        evidence: what shows the cause, one sentence without a full stop.
+        remedies: everything that would stop it, `remedy` first.
+        chain: this cause, and what would part the prompts next if those before were undone; at most five.
+        stored_ids: the stored ids from the point on, where the characters go on alike; else empty.
+        prompt_ids: this prompt's ids from there on, likewise.
     """
 
     stored_turn: int
@@ -81,6 +142,14 @@ class Divergence:
     stored: str
     prompt: str
     remedy: Remedy | None = None
+    block: int = 0
+    before: str = ""
+    was: Place | None = None
+    evidence: str | None = None
+    remedies: tuple[Remedy, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
+    stored_ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +221,7 @@ class TurnReport:
         reprefill: tokens that had to be computed.
         unavoidable: tokens that an append-only client and template would have had to compute.
         avoidable: the rest, the waste.
+        losses: shared tokens that the cache does not give back, by reason.
         cost: what the prefill took, where a model ran.
         actions: what the policy did to the messages.
         error: what the template raised.
@@ -167,9 +237,25 @@ class TurnReport:
     reprefill: int | None = None
     unavoidable: int | None = None
     avoidable: int | None = None
+    losses: tuple[Loss, ...] = ()
     cost: Cost | None = None
     actions: tuple[Action, ...] = ()
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFinding(Finding):
+    """One finding about the turns of one policy.
+
+    Attributes:
+        policy: the policy.
+        turns: the turns that show it.
+        tokens: the avoidable tokens of those turns, or the lost ones where blocks are concerned (counted).
+    """
+
+    policy: str
+    turns: tuple[int, ...]
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +364,7 @@ class ReplayReport:
         complete: whether it ran to the transcript's end.
         error: why it did not, where it did not.
         notes: what a reader has to know about the numbers.
+        findings: patterns over the turns of each policy.
     """
 
     schema: str
@@ -292,6 +379,7 @@ class ReplayReport:
     notes: tuple[str, ...] = ()
     complete: bool = True
     error: str | None = None
+    findings: tuple[ReplayFinding, ...] = ()
 
 
 def message_ref(owner: Owner) -> MessageRef | None:
@@ -310,9 +398,9 @@ def totals(turns: tuple[TurnReport, ...]) -> Totals:
     costs = [turn.cost.seconds for turn in turns if turn.cost is not None]
     causes: dict[str, CauseTotal] = {}
     for turn in turns:
-        if turn.divergence is not None and turn.divergence.cause is not None:
-            was = causes.get(turn.divergence.cause, CauseTotal(0, 0))
-            causes[turn.divergence.cause] = CauseTotal(was.turns + 1, was.avoidable + (turn.avoidable or 0))
+        for cause, avoidable in _shares(turn):
+            was = causes.get(cause, CauseTotal(0, 0))
+            causes[cause] = CauseTotal(was.turns + 1, was.avoidable + avoidable)
     return Totals(
         prompt_tokens=total("prompt_tokens"),
         reused=total("reused"),
@@ -322,6 +410,23 @@ def totals(turns: tuple[TurnReport, ...]) -> Totals:
         seconds=sum(costs) if costs else None,
         causes=causes,
     )
+
+
+def _shares(turn: TurnReport) -> Iterator[tuple[str, int]]:
+    """Yield a turn's causes with their shares of its avoidable tokens.
+
+    What was dropped from the cache is the eviction's; the rest is what made the prompts part.
+    """
+    left = turn.avoidable or 0
+    for loss in turn.losses:
+        if loss.cause == "evicted":
+            yield loss.cause, min(left, loss.tokens)
+            left -= min(left, loss.tokens)
+    cause = turn.divergence.cause if turn.divergence else None
+    if cause is None and left and turn.since_previous is not None:
+        cause = turn.since_previous.cause  # an older prompt is closer, and whole
+    if cause is not None:
+        yield cause, left
 
 
 def to_json(report: ReplayReport) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class StoredSequences:
 
     def __init__(self) -> None:
         self._stored: list[_Stored] = []
+        self._looked_up: tuple[Ids, list[int]] | None = None
 
     @property
     def last_length(self) -> int:
@@ -66,9 +67,12 @@ class StoredSequences:
         start = max(shared, default=0)
         parent = shared.index(start) if shared else None
         self._stored.append(_Stored(turn, parent, start, ids[start:].copy()))
+        self._looked_up = None
 
     def _shared(self, ids: Ids) -> list[int]:
-        """Return for each stored sequence how many ids it shares with `ids`."""
+        """Return for each stored sequence how many ids it shares with `ids`; found once for both askers."""
+        if self._looked_up is not None and self._looked_up[0] is ids:
+            return self._looked_up[1]
         shared: list[int] = []
         for entry in self._stored:
             before = shared[entry.parent] if entry.parent is not None else 0
@@ -76,4 +80,5 @@ class StoredSequences:
                 shared.append(before)
             else:
                 shared.append(entry.start + common_prefix_ids(entry.tail, ids[entry.start :]))
+        self._looked_up = (ids, shared)
         return shared

@@ -45,8 +45,19 @@ def _turn_sentence(turn: TurnReport, block_size: int) -> str:
         return f"{head}: what it shares with the cache ends inside a block of {block_size} or was dropped."
     return (
         f"{head}; it shares the first {parted.tokens:,} tokens with turn {parted.stored_turn} "
-        f"and then differs in {_place(parted, turn.actions)}."
+        f"and then differs in {_place(parted, turn.actions)}.{_why(parted, turn.actions)}"
     )
+
+
+def _why(parted: Divergence, actions: Sequence[Action]) -> str:
+    """Say what shows the cause, unless the place says it already, and what would stop it."""
+    if parted.cause is None or parted.evidence is None:
+        return ""
+    said = parted.cause in ("system-hoisted", "note-neighbour-flip") and "which" in _place(parted, actions)
+    sure = "" if parted.confirmed or parted.cause == "other" else " (likely)"
+    evidence = "" if said else f" Cause{sure}: {parted.evidence}."
+    remedy = parted.remedy
+    return evidence + (f" Remedy: {remedy.set} (shares {remedy.tokens:,} tokens more)." if remedy else "")
 
 
 def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 from jinja2 import Template, nodes
 
 from . import bounds
-from .conversation import Request
+from .conversation import Request, written_alike
 from .errors import RenderError, RenderLimit
 from .jinja import undeclared_variables
 from .rendering import (
@@ -25,9 +26,11 @@ from .rendering import (
     as_render_error,
     chunk_at,
     compile_template,
+    generation_prompt_ends,
     parse_template,
     render,
     render_and_locate,
+    render_with_body,
 )
 from .well_behaved import well_behaved
 
@@ -42,6 +45,8 @@ _TAKEN = frozenset({"chat_template", "conversation", "conversations", "messages"
 _PARSE_SECONDS = 10.0
 #: Longest source text, in characters, that is compiled inside this process.
 _LONGEST_SOURCE = 1_000_000
+#: Prompts that are kept, in case the same conversation is rendered again.
+_REMEMBERED = 4
 
 Result = TypeVar("Result")
 
@@ -67,6 +72,16 @@ class TemplateSource:
             raise as_render_error(error) from error
 
     @cached_property
+    def generation_prompt_ends(self) -> bool:
+        """Whether a prompt without its generation prompt can be cut from the one with it."""
+        return generation_prompt_ends(self.tree)
+
+    @cached_property
+    def prints_time(self) -> bool:
+        """Whether the template may print the time."""
+        return "strftime_now" in self.text
+
+    @cached_property
     def well_behaved(self) -> bool:
         """Whether it is rendered inside this process, as it is until it leaves its bounds (bounds.py)."""
         return len(self.text) <= _LONGEST_SOURCE and well_behaved(self.tree)
@@ -88,6 +103,40 @@ class TemplateSource:
             return bounds.run(function, _PARSE_SECONDS)
         except bounds.Unbounded:
             raise RenderLimit("the template is too large") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A prompt that was rendered lately: equal conversations are rendered once.
+
+    Attributes:
+        name: of the template.
+        job: what it got.
+        text: the prompt.
+        body: its length without the generation prompt; None where it is not known.
+    """
+
+    name: str
+    job: Job
+    text: str
+    body: int | None
+
+    def is_of(self, name: str, job: Job) -> bool:
+        """Tell whether a job is the same as this one, as written."""
+        own = self.job
+        return (
+            name == self.name
+            and job.add_generation_prompt == own.add_generation_prompt
+            and job.continue_final_message == own.continue_final_message
+            and (job.profile, job.now) == (own.profile, own.now)
+            and written_alike(job.tools, own.tools)
+            and written_alike(job.variables, own.variables)
+            and written_alike(job.messages, own.messages)
+        )
+
+
+def _asking(job: Job) -> Job:
+    return replace(job, add_generation_prompt=True)
 
 
 class ChatTemplate:
@@ -123,6 +172,7 @@ class ChatTemplate:
         self.limits = limits or Limits()
         self.profile = profile
         self._stopped: dict[str, RenderLimit] = {}
+        self._remembered: deque[_Remembered] = deque(maxlen=_REMEMBERED)
 
     @property
     def text(self) -> str:
@@ -156,7 +206,16 @@ class ChatTemplate:
             RenderError: see `render`.
         """
         name, job = self._request_job(request, add_generation_prompt, profile)
-        return self._render(name, job)
+        if job.now is None and self.sources[name].prints_time:
+            return self._render(name, job)
+        for each in self._remembered:
+            if each.body is not None and not job.add_generation_prompt and each.is_of(name, _asking(job)):
+                return each.text[: each.body]
+            if each.is_of(name, job):
+                return each.text
+        text, body = self._render_with_body(name, job)
+        self._remembered.append(_Remembered(name, job, text, body))
+        return text
 
     def render(
         self,
@@ -307,6 +366,20 @@ class ChatTemplate:
             return child.render(source.text, job, self.limits, spent)
 
         return self._bounded(name, lambda: render(source.compiled, job, self.limits.characters), in_child)
+
+    def _render_with_body(self, name: str, job: Job) -> tuple[str, int | None]:
+        """Render, and tell the length without the generation prompt where that costs no second render."""
+        source = self.sources[name]
+        if not (job.add_generation_prompt and source.generation_prompt_ends):
+            return self._render(name, job), None
+
+        def in_child(spent: float) -> tuple[str, int | None]:
+            from .isolation import child
+
+            return child.render(source.text, job, self.limits, spent), None
+
+        most = self.limits.characters
+        return self._bounded(name, lambda: render_with_body(source.compiled, job, most), in_child)
 
     def _bounded(self, name: str, here: Callable[[], Result], in_child: Callable[[float], Result]) -> Result:
         """Run a template in this process while its steps are bounded, else in the child."""

@@ -30,14 +30,16 @@ def load_template(
     """Load a chat template.
 
     Args:
-        name: a model directory, a `.jinja` file, a `tokenizer_config.json`, or `-` for a template on stdin.
+        name: a model directory, a `.jinja` file, a `tokenizer_config.json`, a GGUF file, `-` for a template
+            on stdin, or a model's id on the hub (hub.py), where there is no such file or directory.
         special_tokens: laid over the model's own.
         **options: passed on to ChatTemplate.
 
     Raises:
-        InputError: there is no template there, or a file cannot be read.
+        InputError: there is no template there, a file cannot be read, or the hub does not give it.
     """
     path = Path(name)
+    fix = "give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file"
     if str(name) == "-":
         texts, tokens = {"default": _read(sys.stdin.buffer, "-")}, dict(BARE_TOKENS)
     elif path.is_dir():
@@ -45,17 +47,43 @@ def load_template(
     elif path.suffix == ".json":
         config = read_json(path)
         texts, tokens = _from_config(config, path), tokens_of(config)
+    elif path.suffix == ".gguf" or _is_gguf(path):
+        from .gguf_file import read_gguf
+
+        texts, tokens = read_gguf(path)
+        tokens = tokens or dict(BARE_TOKENS)
+        fix = "give the .jinja file or the directory of the model that it was converted from"
+    elif (directory := _from_hub(path, str(name))) is not None:
+        texts, tokens = _from_directory(directory)
+        fix = "name the model that it was made from, or download its GGUF file if it has one and give that"
     else:
         texts, tokens = {"default": read_text(path)}, dict(BARE_TOKENS)
     if not texts:
-        raise InputError(
-            "no chat template here",
-            where=str(name),
-            fix="give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file",
-        )
+        raise InputError("no chat template here", where=str(name), fix=fix)
     return ChatTemplate(
         texts, source=str(name), special_tokens=tokens | dict(special_tokens or {}), **options
     )
+
+
+def _is_gguf(path: Path) -> bool:
+    """Tell a GGUF file by how it begins, since some stores of models name a file by its hash."""
+    try:
+        # A pipe could not be read again.
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False
+
+
+def _from_hub(path: Path, name: str) -> Path | None:
+    """Return the directory of what the hub gave, or None where the name cannot be an id."""
+    if path.exists():
+        return None
+    from .hub import is_hub_id, template_snapshot
+
+    return template_snapshot(name) if is_hub_id(name) else None
 
 
 def _from_directory(path: Path) -> tuple[dict[str, str], dict[str, str]]:

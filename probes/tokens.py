@@ -161,6 +161,13 @@ class IncrementalEncoder:
         else:
             self._resumable = tokenizer
 
+    def fork(self) -> IncrementalEncoder:
+        """Return an encoder that begins with what this one remembers, and leaves this one as it is."""
+        other = IncrementalEncoder(self.tokenizer, check_every=0)
+        other.fallback_reason, other._resumable = self.fallback_reason, self._resumable
+        other._remembered = self._remembered.copy()
+        return other
+
     def encode(self, text: str) -> Ids:
         """Return the ids of `text`, shape (n,), read-only. Raises InputError as the tokenizer does."""
         if self._resumable is None:

@@ -13,6 +13,35 @@ from tplaudit.probes.replay import Replay
 from tplaudit.probes.report import PolicyReport
 from tplaudit.probes.transcripts import open_transcript
 
+#: The ids of docs/causes.md for the cases' coarser words.
+IDS = {
+    "hoist": "system-hoisted",
+    "note neighbour flip": "note-neighbour-flip",
+    "thinking stripped": "thinking-stripped",
+    "generation-prompt mismatch": "generation-prompt-mismatch",
+    "tool serialisation": "tool-arguments-reserialised",
+    "tools order": "tools-changed",
+    "kwargs": "kwargs-changed",
+    "volatile header": "volatile-text",
+    "date": "template-clock",
+    "template moves system": "template-moved-system",
+}
+#: Finer ids, where a case says `other`, and for the case whose template moves an unchanged tool list.
+FINER = {
+    ("05-system-between-tool-results", "as-is"): "history-rewritten",
+    ("09-note-flip-assistant-arrives", "as-is"): "history-rewritten",
+    ("09-note-flip-assistant-arrives", "hoist"): "history-rewritten",
+    ("09-note-flip-assistant-arrives", "hoist+merge"): "history-rewritten",
+    ("09-note-flip-assistant-arrives", "note+merge"): "history-rewritten",
+    ("22-tools-before-last-user", "as-is"): "position-dependent-markup",
+    ("22-tools-before-last-user", "hoist"): "position-dependent-markup",
+    ("22-tools-before-last-user", "note"): "position-dependent-markup",
+    ("32-strict-alternation", "note+merge"): "role-merged",
+    ("34-trim-unless-last", "as-is"): "position-dependent-markup",
+    ("34-trim-unless-last", "hoist"): "position-dependent-markup",
+    ("34-trim-unless-last", "note"): "position-dependent-markup",
+}
+
 CASES = sorted(path.parent for path in (Path(__file__).parent / "cases").glob("*/case.json"))
 
 
@@ -65,8 +94,12 @@ def test_case(folder: Path, policy: str, expected: dict[str, Any]) -> None:
             assert (message.role if message else None) == pair["role"]
             assert found.rendered_index == pair.get("rendered_index", found.rendered_index)
             assert found.was is not None
+            assert found.cause == FINER.get((folder.name, policy), IDS.get(pair["cause"], pair["cause"]))
+            assert found.confirmed is True
         else:
             assert found.region is found.message is found.rendered_index is found.was is None
+            assert found.cause == IDS.get(pair["cause"], pair["cause"])
+            assert found.confirmed is (None if pair["cause"] is None else True)
 
 
 def test_policies_side_by_side_report_what_each_reports_alone() -> None:

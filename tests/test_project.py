@@ -116,6 +116,8 @@ def test_the_wheel_holds_the_data_and_no_tests(tmp_path: Path) -> None:
         for pattern in ("templates/*.jinja", "transcripts/*.jsonl", "models/tiny/*")
         for path in (ROOT / "fixtures").glob(pattern)
     }
+    explained = [ROOT / "docs" / "findings.md", *(ROOT / "docs" / "policies").glob("*.md")]
+    pages = {f"tplaudit/{path.relative_to(ROOT).as_posix()}" for path in explained}
     modules = {
         f"tplaudit/{path.relative_to(ROOT).as_posix()}"
         for top in ("cli", "probes")
@@ -123,8 +125,11 @@ def test_the_wheel_holds_the_data_and_no_tests(tmp_path: Path) -> None:
     }
     assert len(data) >= 10
     assert data | modules | {"tplaudit/py.typed", "tplaudit/__init__.py"} <= names
+    assert {name for name in names if name.startswith("tplaudit/docs/")} == pages
     tops = {"/".join(name.split("/")[:2]) for name in names if name.startswith("tplaudit/")}
-    assert tops == {f"tplaudit/{each}" for each in ("__init__.py", "py.typed", "cli", "probes", "fixtures")}
+    assert tops == {
+        f"tplaudit/{each}" for each in ("__init__.py", "py.typed", "cli", "docs", "probes", "fixtures")
+    }
 
 
 # Dependencies

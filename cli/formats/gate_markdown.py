@@ -60,7 +60,7 @@ def _details(change: Change, report: GateReport) -> Iterator[str]:
         yield ""
     if meant:
         yield f"If this is meant: {_code(meant)}"
-    elif change.severity is not None and not change.accepted:
+    elif change.kind == "regressed" and not change.accepted:
         yield f"{_plain(GATE_RULES[change.rule].help)}."
     yield ""
     yield f"Conversations and placements: {', '.join(_code(subject) for subject in change.subjects)}"

@@ -67,7 +67,7 @@ def _draw_change(change: Change, report: GateReport, console: Console) -> None:
     meant = advice(change, report)
     if meant:
         console.print(escape(f"    If this is meant: {meant}"), style="dim", soft_wrap=True)
-    elif change.severity is not None:
+    elif change.kind == "regressed":
         console.print(f"    help: {escape(GATE_RULES[change.rule].help)}.", style="dim", soft_wrap=True)
 
 

@@ -33,9 +33,7 @@ def compared(report: GateReport) -> str:
 
 def advice(change: Change, report: GateReport) -> str | None:
     """Say what lets a change pass that is meant; None where nothing does but a repair or an ignore entry."""
-    if report.against == "signature" and change.severity is not None:
-        return f"tplaudit lock {report.head.source}"
-    if change.kind != "changed" or change.accepted:
+    if change.kind != "changed" or change.accepted or report.against == "signature":
         return None
     if change.rule != "prompt-changed":
         return f"--allow changed:{change.rule}"

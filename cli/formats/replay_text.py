@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ...probes.report import Divergence, PolicyReport, ReplayReport, TurnReport
+from ...probes.report import Divergence, PolicyReport, Remedy, ReplayFinding, ReplayReport, TurnReport
 
 #: Characters of each text shown at a divergence point.
 SHOWN = 28
+STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
 def draw(report: ReplayReport, console: Console) -> None:
@@ -22,6 +23,10 @@ def draw(report: ReplayReport, console: Console) -> None:
         console.print()
     if len(report.policies) > 1:
         console.print(_comparison(report))
+        console.print()
+    for finding in report.findings:
+        console.print(escape(_finding(finding)), style=STYLES[finding.severity])
+    if report.findings:
         console.print()
     console.print(escape(_provenance(report)), style="dim")
     if report.verify is not None:
@@ -40,9 +45,14 @@ def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     if measured:
         table.add_column("seconds", justify="right", no_wrap=True)
-    table.add_column("first difference from the closest stored prompt", overflow="fold")
+    explained = any(turn.divergence and turn.divergence.cause for turn in policy.turns)
+    if explained:
+        for name in ("parts in", "cause", "remedy (tokens won)"):
+            table.add_column(name, overflow="fold")
+    else:
+        table.add_column("first difference from the closest stored prompt", overflow="fold")
     for same in _groups(policy.turns):
-        table.add_row(*_row(same, measured), style="red" if same[0].error else None)
+        table.add_row(*_row(same, measured, explained), style="red" if same[0].error else None)
     totals = policy.totals
     table.add_section()
     table.add_row(
@@ -54,6 +64,7 @@ def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
         _number(totals.unavoidable),
         _number(totals.avoidable),
         *([_seconds(totals.seconds)] if measured else []),
+        *(["", ""] if explained else []),
         f"{_percent(totals.avoidable, totals.prompt_tokens)} of all prompt tokens were avoidable work",
         style="bold",
     )
@@ -72,11 +83,11 @@ def _groups(turns: Sequence[TurnReport]) -> Iterator[list[TurnReport]]:
         yield group
 
 
-def _row(same: Sequence[TurnReport], measured: bool) -> list[str]:
+def _row(same: Sequence[TurnReport], measured: bool, explained: bool) -> list[str]:
     turn = same[0]
     if turn.error is not None:
         number = str(turn.turn) if len(same) == 1 else f"{turn.turn}-{same[-1].turn}"
-        return [number, *[""] * (7 if measured else 6), escape(turn.error)]
+        return [number, *[""] * (7 if measured else 6), escape(turn.error), *(["", ""] if explained else [])]
     avoidable = _number(turn.avoidable)
     return [
         str(turn.turn),
@@ -87,8 +98,28 @@ def _row(same: Sequence[TurnReport], measured: bool) -> list[str]:
         _number(turn.unavoidable),
         f"[yellow]{avoidable}[/yellow]" if turn.avoidable else avoidable,
         *([_seconds(turn.cost.seconds if turn.cost else None)] if measured else []),
-        escape(_difference(turn)),
+        *map(escape, _why(turn) if explained else [_difference(turn)]),
     ]
+
+
+def _why(turn: TurnReport) -> list[str]:
+    """Say in a few words where a turn parts, why, and what would stop it."""
+    parted = turn.divergence
+    evicted = next((loss for loss in turn.losses if loss.cause == "evicted"), None)
+    if parted is None or (evicted and evicted.tokens * 2 > (turn.avoidable or 0)):
+        return ["", "evicted", _remedy(evicted.remedy)] if evicted else ["", "", ""]
+    likely = "" if parted.confirmed or parted.cause in (None, "other") else " (likely)"
+    more = f", then {', '.join(link.cause for link in parted.chain[1:])}" if len(parted.chain) > 1 else ""
+    return [_place(turn, parted), f"{parted.cause or ''}{likely}{more}", _remedy(parted.remedy)]
+
+
+def _remedy(remedy: Remedy | None) -> str:
+    return f"{remedy.set} ({remedy.tokens:,})" if remedy else ""
+
+
+def _finding(finding: ReplayFinding) -> str:
+    likely = "" if finding.confidence == "confirmed" else ", likely"
+    return f"{finding.severity} {finding.rule} ({finding.policy}{likely}): {finding.message}."
 
 
 def _difference(turn: TurnReport) -> str:

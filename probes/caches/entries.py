@@ -169,13 +169,17 @@ class EntryCache:
         if not taken and match.reused:
             raise ValueError(f"{match.reused} tokens were taken over, but no block holds them")
         blocks = list(self._inherited(taken))
+        checkpoints = {block.end for block in blocks if block.snapshot}
+        checkpoints.update(self._snapshots(sequence, match, marks))
         for at, span in enumerate(spans):
             payload = None if payloads is None else payloads[at]
             blocks.append(Block(b"", span.start, span.end, self._size(span, payload), payload, span.snapshot))
-        chain = self._thinned(tuple(blocks))
         for end, kind in self._ends(len(ids), match.reused, marks):
             if end > 0:
-                self._last = Entry(sequence.prefix(end), cut(chain, end), kind)
+                # A state at the end of one sequence need not be a checkpoint of those that go on from there.
+                *inner, last = cut(blocks, end)
+                kept = [replace(each, snapshot=each.snapshot and each.end in checkpoints) for each in inner]
+                self._last = Entry(sequence.prefix(end), (*self._thinned(kept), last), kind)
                 self._insert(self._last)
 
     def __len__(self) -> int:
@@ -204,8 +208,8 @@ class EntryCache:
         """Return which of the blocks that were taken over keep their snapshots."""
         return blocks
 
-    def _thinned(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return a chain with fewer snapshots, where the server limits their number."""
+    def _thinned(self, blocks: Sequence[Block]) -> Sequence[Block]:
+        """Return a sequence's blocks but the last with fewer snapshots, where the server limits them."""
         return blocks
 
     def _use(self, entry: Entry, prompt: TokenSequence) -> None:

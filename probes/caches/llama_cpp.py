@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .base import Block, CacheStatistics, Marks, Match
@@ -112,10 +112,9 @@ class LlamaCppCache(EntryCache):
                 newest = start
         return positions | {prompt - 4 - self.micro_batch, prompt - 4}
 
-    def _thinned(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        kept = [block.end for block in blocks[:-1] if block.snapshot][-self.max_checkpoints :]
-        last = blocks[-1:]
-        return (*(replace(block, snapshot=block.end in kept) for block in blocks[:-1]), *last)
+    def _thinned(self, blocks: Sequence[Block]) -> Sequence[Block]:
+        kept = [block.end for block in blocks if block.snapshot][-self.max_checkpoints :]
+        return [replace(block, snapshot=block.end in kept) for block in blocks]
 
     def _inherited(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         # The end of the slot's old sequence is no checkpoint: its state was there because it was live.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -66,7 +66,7 @@ class RapidMlxCache(EntryCache):
                 return longer, prompt.length - 1
             position = last_position(longer.checkpoints, prompt.length)
             if position > most:
-                # The server finds a state behind the last token, cannot take that token back, and starts anew.
+                # The server finds the state at the prompt's end, cannot give up a token, and starts anew.
                 return longer, position if position < prompt.length else 0
         near, common = neighbour(shared, prompt)
         if near is not None:
@@ -107,16 +107,15 @@ class RapidMlxCache(EntryCache):
             return (*blocks[:-1], replace(blocks[-1], snapshot=False))
         return blocks
 
-    def _thinned(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    def _thinned(self, blocks: Sequence[Block]) -> Sequence[Block]:
         """Keep four checkpoints: the one closest behind another goes, but no anchor and not the newest."""
         kept: list[int] = []
-        for at in (block.end for block in blocks[:-1] if block.snapshot):
+        for at in (block.end for block in blocks if block.snapshot):
             kept.append(at)
             if len(kept) > self.max_checkpoints:
                 gaps = [(at - before, at) for before, at in zip([0, *kept], kept[:-1], strict=False)]
                 kept.remove(min(gap for gap in gaps if gap[1] not in self._anchors)[1])
-        thinned = (replace(block, snapshot=block.end in kept) for block in blocks[:-1])
-        return (*thinned, *blocks[-1:])
+        return [replace(block, snapshot=block.end in kept) for block in blocks]
 
     def _insert(self, entry: Entry) -> None:
         equal = next((other for other in self._begun(entry) if other.length == entry.length), None)
@@ -282,7 +281,7 @@ def longest_prefix(shared: list[tuple[Entry, int]], prompt: TokenSequence) -> tu
 
 
 def longest_continuation(shared: list[tuple[Entry, int]], prompt: TokenSequence) -> Entry | None:
-    """Return the longest sequence that begins with the whole prompt and goes on; among equals the first sorted."""
+    """Return the longest sequence that goes on from the whole prompt; among equals the first sorted."""
     best: Entry | None = None
     for entry, common in shared:
         if common == prompt.length < entry.length and (
@@ -295,16 +294,18 @@ def longest_continuation(shared: list[tuple[Entry, int]], prompt: TokenSequence)
 
 
 def neighbour(shared: list[tuple[Entry, int]], prompt: TokenSequence) -> tuple[Entry | None, int]:
-    """Return which of the two sequences sorted beside a prompt shares more with it, and how much."""
+    """Return which of the two sequences sorted beside a prompt shares more with it, and how much.
+
+    Where one is equal to the prompt, it stands in the place of the one behind, and is not taken.
+    """
     before: tuple[Entry | None, int] = (None, 0)
     after: tuple[Entry | None, int] = (None, 0)
     for entry, common in shared:
-        if common == entry.length == prompt.length:
-            continue
         if entry.ids.before(prompt):
             if before[0] is None or before[0].ids.before(entry.ids):
                 before = entry, common
         elif after[0] is None or entry.ids.before(after[0].ids):
             after = entry, common
-    best = after if after[1] > before[1] else before
+    equal = after[0] is not None and after[0].length == after[1] == prompt.length
+    best = after if after[1] > before[1] and not equal else before
     return best if best[1] else (None, 0)

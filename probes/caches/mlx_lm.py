@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .base import Marks
+from .base import Marks, Match
 from .entries import PLAIN, End, Entry, EntryCache
 from .layers import Layers
 from .sequences import TokenSequence
@@ -130,6 +131,9 @@ class MlxLmCache(EntryCache):
         if self.last_token_apart and prompt - max(before, reused) > 1:
             parts.append((prompt - 1, last))
         return (*((end, kind) for end, kind in parts if end > reused), (length, "assistant"))
+
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+        return [end for end, _ in self._ends(sequence.length, match.reused, marks)]
 
     def _use(self, entry: Entry, prompt: TokenSequence) -> None:
         """Do nothing: a lookup is no use."""

@@ -259,8 +259,8 @@ class PagedCache:
             tail = tail_position(reused, prefilled, marker, size)
             # Blocks beyond the generation prompt hold what history will not have.
             complete = prompt < length and length % size == 0
-            if not marks.persists and not complete:
-                stored = max(marker or prompt - 1, reused)
+            if not (marks.persists or complete or 0 < marker <= reused):
+                stored = marker or prompt - 1
         spans = [
             Span(start, start + size, not self.sliceable and (start + size) % self.snapshot_stride == 0)
             for start in range(0, stored - size + 1, size)

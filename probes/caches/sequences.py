@@ -17,7 +17,7 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenSequence:
-    """Token ids as bytes, which compare at once; equal chunks of sequences made `like` one another are one object.
+    """Token ids as bytes, which compare at once; those made `like` one another share equal chunks.
 
     Attributes:
         chunks: the ids as int32, 1024 in each but the last, which has fewer or is missing.

@@ -12,12 +12,6 @@ MOST_TAILS = 8
 MOST_PARENTS = 4096
 
 
-def boundaries(reused: int, prefilled: int, block_size: int) -> tuple[int, ...]:
-    """Return the block ends within a prefill of `prefilled` tokens behind `reused` ones."""
-    first = (reused // block_size + 1) * block_size
-    return tuple(range(first, reused + prefilled + 1, block_size))
-
-
 def tail_position(reused: int, prefilled: int, marker: int, block_size: int) -> int | None:
     """Return where a prompt's tail snapshot is taken, None where there is none.
 

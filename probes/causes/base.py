@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ..conversation import Message, Request
 from ..errors import RenderError
-from ..ownership import Owner
-from ..policies.base import Action, Policy, Prepared, render_prepared
+from ..ownership import Owner, owner_at
+from ..policies.base import Action, Policy, render_prepared
 from ..rendering import Profile
 from ..template import ChatTemplate
 from ..tokens import common_prefix
 
-if TYPE_CHECKING:
-    from ..divergence import Prompt
-
-RemedyKind = Literal["kwarg", "policy", "client", "template", "tokenizer", "none"]
+RemedyKind = Literal["kwarg", "policy", "client", "template", "cache"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +35,10 @@ class Side:
     actions: tuple[Action, ...]
     profile: Profile = "transformers"
 
+    def done_to(self, index: int, *kinds: str) -> bool:
+        """Tell whether the policy did one of these things to a message of the client's."""
+        return any(action.kind in kinds and index in action.messages for action in self.actions)
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -58,6 +58,30 @@ class Trial:
     whole: bool
     policy: Policy
 
+    @property
+    def lost(self) -> int:
+        """Characters of the earlier prompt behind the point where both part."""
+        return len(self.earlier.text) - self.chars
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What would stop a divergence, with the counterfactual in which its tokens can be counted.
+
+    Attributes:
+        kind: what it is a setting of.
+        set: what to set or do, short.
+        trial: the pair with it.
+        paste: a line to paste where it is to be set, where that is known.
+        within: the earlier prompt, where the trial's own one goes on behind it; no more than it can be won.
+    """
+
+    kind: RemedyKind
+    set: str
+    trial: Trial
+    paste: str | None = None
+    within: str | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -66,24 +90,24 @@ class Cause:
     Attributes:
         id: an id of docs/causes.md.
         confirmed: whether a counterfactual render proved it.
-        evidence: one sentence for people.
-        set: what to set or do, ready to paste where that can be; None where nothing helps.
-        kind: what the remedy is a setting of.
+        evidence: one sentence for people, without a full stop.
         trial: the counterfactual that proved it.
+        offers: what would stop it, the most useful first.
+        values: what stood there and what stands there now, for a short stretch that changes.
     """
 
     id: str
     confirmed: bool
     evidence: str
-    set: str | None = None
-    kind: RemedyKind = "none"
     trial: Trial | None = None
+    offers: tuple[Offer, ...] = ()
+    values: tuple[str, str] | None = None
 
 
 Rule = Callable[["Pair"], Iterator[Cause]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pair:
     """An earlier and a later prompt, and the character where they part.
 
@@ -104,18 +128,20 @@ class Pair:
     chars: int
     owner: Owner
     was: Owner
-    _rendered: dict[tuple[int, int], Side | None] = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def news(self) -> range:
+    @property
+    def news(self) -> tuple[int, ...]:
         """Indices of the later request's messages behind the earlier one's last."""
-        return range(len(self.earlier.client.messages), len(self.later.client.messages))
+        start = len(self.earlier.client.messages)
+        return tuple(message.index for message in self.later.client.messages[start:])
+
+    @property
+    def lost(self) -> int:
+        """Characters of the earlier prompt behind the point where both part."""
+        return len(self.earlier.text) - self.chars
 
     def trial(
-        self,
-        earlier: Request | None = None,
-        later: Request | None = None,
-        policy: Policy | None = None,
+        self, earlier: Request | None = None, later: Request | None = None, policy: Policy | None = None
     ) -> Trial | None:
         """Render the pair again, with other requests or another policy; None where that raises."""
         policy = policy or self.policy
@@ -127,8 +153,35 @@ class Pair:
         return Trial(first, second, chars, self._whole(first, second, chars), policy)
 
     def cured(self, trial: Trial | None) -> bool:
-        """Tell whether the divergence is later in a trial than it is, or gone."""
-        return trial is not None and (trial.whole or trial.chars > self.chars)
+        """Tell whether the prompts part later in a trial than they do, or not at all.
+
+        Another policy writes the same conversation at another length, so there less of the earlier prompt
+        has to be lost, and the prompts have to part in another message.
+        """
+        if trial is None:
+            return False
+        if trial.whole or trial.policy is self.policy:
+            return trial.whole or trial.chars > self.chars
+        if trial.lost >= self.lost:
+            return False
+        owner = self.owner_of(trial.later, trial.chars)
+        return (owner.region, owner.index) != (self.owner.region, self.owner.index)
+
+    def owner_of(self, side: Side, offset: int) -> Owner:
+        """Return the owner of a character of a side's prompt; `head` where it cannot be found any more."""
+
+        def body() -> str:
+            try:
+                return self.template.render_request(
+                    side.rendered, add_generation_prompt=False, profile=side.profile
+                )
+            except RenderError:
+                return side.text
+
+        try:
+            return owner_at(self.template, side.client, side.rendered, side.text, offset, body, side.profile)
+        except RenderError:
+            return Owner("head")
 
     def _whole(self, first: Side, second: Side, chars: int) -> bool:
         if chars == len(first.text):
@@ -149,27 +202,40 @@ class Pair:
 
 def render_side(request: Request, policy: Policy, template: ChatTemplate) -> Side | None:
     """Send a request through a policy and render it; None where the template raises."""
-    prepared: Prepared = policy.prepare(request, template)
     try:
-        text, prepared = render_prepared(prepared, template)
+        text, prepared = render_prepared(policy.prepare(request, template), template)
     except RenderError:
         return None
     return Side(request, prepared.request, text, prepared.actions, prepared.profile)
 
 
-def side_of(prompt: Prompt, actions: tuple[Action, ...]) -> Side:
-    """Return a replayed prompt as a side of a pair."""
-    return Side(prompt.client, prompt.rendered, prompt.text, actions, prompt.profile)
-
-
-def without(request: Request, indices: set[int]) -> Request:
+def without(request: Request, indices: Iterable[int]) -> Request:
     """Return a request without some of its messages. The others keep the indices that they had."""
-    kept = tuple(message for index, message in enumerate(request.messages) if index not in indices)
-    return request.replace(messages=kept)
+    left_out = set(indices)
+    return request.replace(
+        messages=tuple(message for message in request.messages if message.index not in left_out)
+    )
 
 
-def with_message(request: Request, index: int, message: Message) -> Request:
-    """Return a request with one message replaced by another one, which takes its index."""
-    messages = list(request.messages)
-    messages[index] = replace(message, index=index)
-    return request.replace(messages=tuple(messages))
+def with_messages(request: Request, changed: Mapping[int, Message]) -> Request:
+    """Return a request with some messages replaced, told by their indices, which stay."""
+    return request.replace(
+        messages=tuple(
+            replace(changed[message.index], index=message.index) if message.index in changed else message
+            for message in request.messages
+        )
+    )
+
+
+def renumbered(request: Request, messages: Iterable[Message]) -> Request:
+    """Return a request with other messages, numbered anew."""
+    return request.replace(
+        messages=tuple(replace(message, index=index) for index, message in enumerate(messages))
+    )
+
+
+def json_value(value: Any) -> str:
+    """Return a value as short JSON for people."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=str)

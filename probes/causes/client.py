@@ -3,251 +3,284 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from difflib import SequenceMatcher
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ..conversation import SYSTEM_ROLES, Message
-from ..rendering import REASONING_KEYS
+from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from ..tokens import common_prefix
-from .base import Cause, Pair, with_message
+from .base import Cause, Offer, Pair, RemedyKind, Trial, renumbered, with_messages, without
+from .changes import Change, as_written, changes, flat_text, moved, restored
+from .reasoning import reasoning_of, without_reasoning
+from .settings import client_setting, kwarg_line
 
 #: Longest stretch that may differ in an otherwise equal text for it to count as volatile, in characters.
 _VOLATILE = 400
-_KNOWN_CLIENT_SETTINGS = {
-    "x-anthropic-billing-header": "CLAUDE_CODE_ATTRIBUTION_HEADER=0 in the env of ~/.claude/settings.json",
-    "total_tokens": "CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off in the env of ~/.claude/settings.json",
-    "git status": '"includeGitInstructions": false in ~/.claude/settings.json',
-}
+#: Most changed messages of one pair that are undone one by one.
+_MOST_TRIALS = 6
+_WORD = re.compile(r"[\w:./+-]")
+_NOTHING_HELPS = "no template or server setting helps"
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """What the change of one message is called, before it is proved."""
+
+    id: str
+    evidence: str
+    set: str
+    paste: str | None = None
+    #: Whether the same kind of change in other messages is undone with it.
+    together: bool = False
+    values: tuple[str, str] | None = None
 
 
 def tools_changed(pair: Pair) -> Iterator[Cause]:
     """The tool list differs as written."""
     before, after = pair.earlier.client.tools, pair.later.client.tools
-    if as_written(before) != as_written(after):
-        trial = pair.trial(later=pair.later.client.replace(tools=before))
-        said = _tool_change(before or (), after or ())
-        yield Cause(
-            "tools-changed",
-            pair.cured(trial),
-            f"the client {said}",
-            "send the tools of the first request, in its order, in every request",
-            "client",
-            trial,
-        )
+    if as_written(before) == as_written(after):
+        return
+    trial = pair.trial(later=pair.later.client.replace(tools=before))
+    yield from _judged(
+        pair,
+        trial,
+        "tools-changed",
+        f"the client {_tool_change(before or (), after or ())}",
+        "send the same tools in the same order, written alike, in every request",
+    )
 
 
 def kwargs_changed(pair: Pair) -> Iterator[Cause]:
-    """A chat-template kwarg differs."""
-    before, after = pair.earlier.client.kwargs, pair.later.client.kwargs
-    for key in sorted(before.keys() | after.keys()):
-        if as_written(before.get(key, _ABSENT)) == as_written(after.get(key, _ABSENT)):
-            continue
-        kwargs = {name: value for name, value in after.items() if name != key}
-        if key in before:
-            kwargs[key] = before[key]
-        trial = pair.trial(later=pair.later.client.replace(kwargs=kwargs))
-        was, now = _value(before, key), _value(after, key)
-        yield Cause(
-            "kwargs-changed",
-            pair.cured(trial),
-            f"the client sent {key} {was} before and {now} now",
-            f"send {key} alike in every request",
-            "client",
-            trial,
-        )
+    """A chat-template kwarg differs, or another field of the request that reaches the template."""
+    before, after = pair.earlier.client, pair.later.client
+    for name in ("kwargs", "fields"):
+        old: Mapping[str, Any] = getattr(before, name)
+        new: Mapping[str, Any] = getattr(after, name)
+        for key in sorted(old.keys() | new.keys()):
+            if key in old and key in new and as_written(old[key]) == as_written(new[key]):
+                continue
+            undone = {other: value for other, value in new.items() if other != key}
+            if key in old:
+                undone[key] = old[key]
+            trial = pair.trial(later=after.replace(**{name: undone}))
+            said = f"the client sent {key} {_value(old, key)} before and {_value(new, key)} now"
+            wanted = f"{key}={as_written(old[key])}" if key in old else f"no {key}"
+            paste = kwarg_line(pair.policy.name, key, old[key]) if key in old and name == "kwargs" else None
+            yield from _judged(
+                pair, trial, "kwargs-changed", said, f"{wanted} in every request", paste, kind="kwarg"
+            )
 
 
-def message_changed(pair: Pair) -> Iterator[Cause]:
+def system_changed(pair: Pair) -> Iterator[Cause]:
+    """The top-level system text differs, which other dialects than OpenAI's chat have."""
+    before, after = pair.earlier.client.system, pair.later.client.system
+    if as_written(before) == as_written(after):
+        return
+    old, new = (Message({"role": "system", "content": each}, TOP_LEVEL) for each in (before, after))
+    trial = pair.trial(later=pair.later.client.replace(system=before))
+    label = _label(old, new)
+    yield from _judged(pair, trial, label.id, label.evidence, label.set, label.paste, values=label.values)
+
+
+def messages_changed(pair: Pair) -> Iterator[Cause]:
     """The client changed, removed, inserted or reordered messages that it had sent before."""
     before, after = pair.earlier.client.messages, pair.later.client.messages
-    change = first_change(before, after)
-    if change is None:
+    found = changes(before, after)
+    if not found:
         return
-    kind, start, end, new_start, new_end = change
-    if kind == "replace" and end - start == new_end - new_start:
-        for index, new_index in zip(range(start, end), range(new_start, new_end), strict=True):
-            restored = with_message(pair.later.client, new_index, before[index])
-            trial = pair.trial(later=restored)
-            yield _one_message(pair, before[index], after[new_index], new_index, trial)
-            return
-    restored_messages = (*after[:new_start], *before[start:end], *after[new_end:])
-    trial = pair.trial(
-        later=pair.later.client.replace(
-            messages=tuple(Message(each.data, index) for index, each in enumerate(restored_messages))
-        )
+    place = moved(before, after, found)
+    if place is None:
+        for change in sorted(found, key=lambda each: not _owns(pair, each))[:_MOST_TRIALS]:
+            yield from _undone(pair, change, found)
+    trial = pair.trial(later=renumbered(pair.later.client, restored(before, after)))
+    if place is not None:
+        did = f"moved message {before[place[0]].index} to position {after[place[1]].index}"
+    else:
+        did = f"changed {len(found)} earlier messages, the first of them {_said(pair, found[0])}"
+    yield from _rewritten(pair, trial, did)
+
+
+def _undone(pair: Pair, change: Change, found: list[Change]) -> Iterator[Cause]:
+    """Undo one change, with those of the same kind where they belong together."""
+    before, after = pair.earlier.client.messages, pair.later.client.messages
+    if not change.single:
+        yield from _rewritten(pair, pair.trial(later=_put_back(pair, change)), _said(pair, change))
+        return
+    label = _label(before[change.old[0]], after[change.new[0]])
+    alike = [change]
+    if label.together:
+        alike = [
+            each
+            for each in found
+            if each.single and _label(before[each.old[0]], after[each.new[0]]).id == label.id
+        ]
+    old = {after[each.new[0]].index: before[each.old[0]] for each in alike}
+    trial = pair.trial(later=with_messages(pair.later.client, old))
+    others = [index for index in old if index != after[change.new[0]].index]
+    more = f", and likewise {_listed(others)}" if others else ""
+    yield from _judged(
+        pair, trial, label.id, label.evidence + more, label.set, label.paste, values=label.values
     )
-    said = {
-        "delete": f"removed {_span(start, end)} of the earlier request",
-        "insert": f"inserted {_span(new_start, new_end)} among messages that it had sent before",
-        "replace": f"replaced {_span(start, end)} of the earlier request by {_span(new_start, new_end)}",
-    }[kind]
-    yield Cause(
-        "history-rewritten",
-        pair.cured(trial),
-        f"not the template: the client {said}",
-        None,
-        "client",
+
+
+def _put_back(pair: Pair, change: Change) -> Request:
+    before, after = pair.earlier.client.messages, pair.later.client.messages
+    if change.kind == "insert":
+        return without(pair.later.client, [after[position].index for position in change.new])
+    kept = before[change.old.start : change.old.stop]
+    return renumbered(pair.later.client, (*after[: change.new.start], *kept, *after[change.new.stop :]))
+
+
+def _owns(pair: Pair, change: Change) -> bool:
+    before, after = pair.earlier.client.messages, pair.later.client.messages
+    return pair.was.index in [before[i].index for i in change.old] or pair.owner.index in [
+        after[i].index for i in change.new
+    ]
+
+
+def _rewritten(pair: Pair, trial: Trial | None, did: str) -> Iterator[Cause]:
+    yield from _judged(
+        pair,
         trial,
+        "history-rewritten",
+        f"not the template: the client {did}",
+        f"send earlier messages again as they were; {_NOTHING_HELPS}",
     )
 
 
-def first_change(
-    before: tuple[Message, ...], after: tuple[Message, ...]
-) -> tuple[str, int, int, int, int] | None:
-    """Find the first change that a client made to messages which it had sent before; None if it only appended.
+def _judged(
+    pair: Pair,
+    trial: Trial | None,
+    id: str,
+    evidence: str,
+    set: str,
+    paste: str | None = None,
+    kind: RemedyKind = "client",
+    values: tuple[str, str] | None = None,
+) -> Iterator[Cause]:
+    """Yield a cause as confirmed where its trial cured it, as likely where it could not be tried."""
+    if trial is None:
+        yield Cause(id, False, evidence, values=values)
+    elif pair.cured(trial):
+        yield Cause(id, True, evidence, trial, (Offer(kind, set, trial, paste),), values)
 
-    Returns:
-        `replace`, `delete` or `insert`, and the ranges of both lists that it is about.
-    """
-    old, new = [as_written(each.data) for each in before], [as_written(each.data) for each in after]
-    same = 0
-    while same < min(len(old), len(new)) and old[same] == new[same]:
-        same += 1
-    if same == len(old):
+
+def _label(old: Message, new: Message) -> _Label:
+    for rule in _LABELS:
+        label = rule(old, new)
+        if label is not None:
+            return label
+    return _Label(
+        "history-rewritten",
+        f"not the template: the client changed {_named(new)}",
+        f"send {_named(new)} again as it was; {_NOTHING_HELPS}",
+    )
+
+
+def _form_flip(old: Message, new: Message) -> _Label | None:
+    a, b = old.data.get("content"), new.data.get("content")
+    if type(a) is type(b) or flat_text(a) is None or flat_text(a) != flat_text(b):
         return None
-    if same == len(new):
-        return "delete", same, len(old), same, same
-    matcher = SequenceMatcher(None, old[same:], new[same:], autojunk=False)
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
-        if kind != "equal":
-            start, end, new_start, new_end = (same + each for each in (start, end, new_start, new_end))
-            if kind == "replace" and end == len(old):
-                # What follows the earlier request's last message is new, not a replacement.
-                new_end = min(new_end, new_start + end - start)
-            return kind, start, end, new_start, new_end
-    return None
+    forms = f"{_form(a)} before and {_form(b)} now"
+    said = f"the client sent the text of {_named(new)} as {forms}"
+    return _Label("content-form-flip", said, "send every content in one form", together=True)
 
 
-def as_written(value: Any) -> str:
-    """Return a value as it was written: key order and all. Two values differ for a prompt where this differs."""
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _one_message(pair: Pair, before: Message, after: Message, index: int, trial: Any) -> Cause:
-    cured = pair.cured(trial)
-    old, new = before.data, after.data
-    role = after.data.get("role")
-    if _flat(old.get("content")) == _flat(new.get("content")) and type(old.get("content")) is not type(
-        new.get("content")
-    ):
-        forms = f"{_form(old.get('content'))} before and {_form(new.get('content'))} now"
-        return Cause(
-            "content-form-flip",
-            cured,
-            f"the client sent the text of message {index} ({role}) as {forms}",
-            "send contents in one form only",
-            "client",
-            trial,
-        )
-    if _only_arguments_differ(old, new):
-        return Cause(
-            "tool-arguments-reserialised",
-            cured,
-            f"the client wrote the tool-call arguments of message {index} differently, with the same meaning",
-            "send tool-call arguments as the model wrote them",
-            "client",
-            trial,
-        )
-    lost = [key for key in REASONING_KEYS if old.get(key) and not new.get(key)]
-    if lost:
-        missing = len(str(old[lost[0]]))
-        return Cause(
-            "client-reasoning-dropped",
-            cured,
-            f"the client no longer sends the reasoning of message {index}: {missing:,} characters are missing",
-            "let the client send reasoning back (reasoning_content)",
-            "client",
-            trial,
-        )
-    stretch = volatile_stretch(old, new)
-    if stretch is not None:
-        was, now, at = stretch
-        setting = next(
-            (
-                text
-                for mark, text in _KNOWN_CLIENT_SETTINGS.items()
-                if mark in _around(_flat(new.get("content")), at).lower()
-            ),
-            None,
-        )
-        return Cause(
-            "volatile-text",
-            cured,
-            f"message {index} ({role}) has {was!r} before and {now!r} now, at character {at}, and is else the same",
-            setting or "keep text that changes out of earlier messages",
-            "client",
-            trial,
-        )
-    return Cause(
-        "history-rewritten",
-        cured,
-        f"not the template: the client changed message {index} ({role})",
-        None,
-        "client",
-        trial,
+def _arguments(old: Message, new: Message) -> _Label | None:
+    if as_written(old.data) == as_written(new.data) or _meaning(old.data) != _meaning(new.data):
+        return None
+    said = f"the client wrote the tool-call arguments of {_named(new)} differently, with the same meaning"
+    return _Label(
+        "tool-arguments-reserialised", said, "send tool-call arguments as they were first sent", together=True
     )
 
 
-def volatile_stretch(old: Any, new: Any) -> tuple[str, str, int] | None:
+def _reasoning_dropped(old: Message, new: Message) -> _Label | None:
+    was = reasoning_of(old)
+    bare = without_reasoning(old)
+    if not was or reasoning_of(new) or bare is None:
+        return None
+    if flat_text(bare.data.get("content")) != flat_text(new.data.get("content")):
+        return None
+    said = f"the client no longer sends the reasoning of {_named(new)}: {len(was):,} characters are missing"
+    return _Label(
+        "client-reasoning-dropped",
+        said,
+        "send reasoning back with every request (reasoning_content)",
+        together=True,
+    )
+
+
+def _volatile(old: Message, new: Message) -> _Label | None:
+    stretch = volatile_stretch(old.data, new.data)
+    if stretch is None:
+        return None
+    was, now, at = stretch
+    said = f"{_named(new)} has {was!r} before and {now!r} now, at character {at:,}, and is otherwise the same"
+    text = flat_text(new.data.get("content")) or ""
+    setting = client_setting(text[max(0, at - 400) : at + 400])
+    if setting is not None:
+        return _Label("volatile-text", said, setting.set, setting.paste, values=(was, now))
+    wanted = f"keep {now!r} out of {_named(new)}, or behind the history"
+    return _Label("volatile-text", said, wanted, values=(was, now))
+
+
+_LABELS: tuple[Callable[[Message, Message], _Label | None], ...] = (
+    _form_flip,
+    _arguments,
+    _reasoning_dropped,
+    _volatile,
+)
+
+
+def volatile_stretch(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str, int] | None:
     """Find the short stretch in which two otherwise equal messages differ.
 
+    In a system message or a reminder any short stretch counts (a git status has no digits), elsewhere only
+    one with a number in it.
+
     Returns:
-        What stood there, what stands there now, and its offset in the message's text; None where more differs.
+        What stood there, what stands there now, and its offset in the text; None where more differs.
     """
-    if {key for key in old if key != "content"} != {key for key in new if key != "content"} or any(
-        as_written(old[key]) != as_written(new[key]) for key in old if key != "content"
-    ):
+    if as_written({**old, "content": None}) != as_written({**new, "content": None}):
         return None
-    a, b = _flat(old.get("content")), _flat(new.get("content"))
+    a, b = flat_text(old.get("content")), flat_text(new.get("content"))
     if a is None or b is None or a == b:
         return None
     start = common_prefix(a, b)
     end = common_prefix(a[start:][::-1], b[start:][::-1])
+    while start and _WORD.match(a[start - 1]):
+        start -= 1
+    while end and _WORD.match(a[len(a) - end]):
+        end -= 1
     was, now = a[start : len(a) - end], b[start : len(b) - end]
-    changed = max(len(was), len(now))
-    leading = new.get("role") in SYSTEM_ROLES or new.get("role") == "user"
-    if changed > _VOLATILE or changed * 2 > max(len(a), len(b)) or not (leading or _counter_like(was, now)):
+    longest = max(len(was), len(now))
+    if longest > _VOLATILE or longest * 2 > max(len(a), len(b)):
         return None
-    return was, now, start
+    inserted = new.get("role") in SYSTEM_ROLES or "<system-reminder>" in b[:start]
+    counts = any(char.isdigit() for char in was) and any(char.isdigit() for char in now)
+    return (was, now, start) if inserted or counts else None
 
 
-def _counter_like(was: str, now: str) -> bool:
-    return any(char.isdigit() for char in was + now) and not any(len(word) > 40 for word in (was, now))
-
-
-def _around(text: str | None, at: int) -> str:
-    return (text or "")[max(0, at - 200) : at + 200]
-
-
-def _flat(content: Any) -> str | None:
-    """Return the text of a content in either form; None where it has parts that are no text."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        if all(isinstance(text, str) for text in texts):
-            return "\n".join(map(str, texts))
-    return None
+def _named(message: Message) -> str:
+    if message.index == TOP_LEVEL:
+        return "the top-level system text"
+    return f"message {message.index} ({message.data.get('role') or message.data.get('type')})"
 
 
 def _form(content: Any) -> str:
     return "a list of parts" if isinstance(content, list) else "a string" if content is not None else "null"
 
 
-def _only_arguments_differ(old: Any, new: Any) -> bool:
-    if as_written({**old, "tool_calls": None}) != as_written({**new, "tool_calls": None}):
-        return False
-    return bool(old.get("tool_calls")) and _parsed(old.get("tool_calls")) == _parsed(new.get("tool_calls"))
+def _meaning(value: Any) -> Any:
+    """Return a value with the JSON texts of tool-call arguments read: what means the same is equal."""
+    if isinstance(value, Mapping):
+        return {key: _read(item) if key == "arguments" else _meaning(item) for key, item in value.items()}
+    return [_meaning(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _parsed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _loads(item) if key == "arguments" else _parsed(item) for key, item in value.items()}
-    return [_parsed(item) for item in value] if isinstance(value, list) else value
-
-
-def _loads(value: Any) -> Any:
+def _read(value: Any) -> Any:
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -257,29 +290,49 @@ def _loads(value: Any) -> Any:
 def _tool_change(before: Any, after: Any) -> str:
     old, new = [_tool_name(tool) for tool in before], [_tool_name(tool) for tool in after]
     added, removed = [name for name in new if name not in old], [name for name in old if name not in new]
-    if added or removed:
-        parts = [f"added the tools {', '.join(added)}"] if added else []
-        return " and ".join([*parts, *([f"removed the tools {', '.join(removed)}"] if removed else [])])
+    said = [
+        f"{did} the tool{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        for did, names in (("added", added), ("removed", removed))
+        if names
+    ]
+    if said:
+        return " and ".join(said)
     if old != new:
         return "reordered the tools"
-    names = [name for name, a, b in zip(old, before, after, strict=True) if as_written(a) != as_written(b)]
+    differing = [
+        name for name, a, b in zip(old, before, after, strict=True) if as_written(a) != as_written(b)
+    ]
     same = all(a == b for a, b in zip(before, after, strict=True))
-    return f"{'reordered the keys of' if same else 'changed'} the tools {', '.join(names)}"
+    return f"{'reordered the keys of' if same else 'changed'} the tools {', '.join(differing)}"
 
 
 def _tool_name(tool: Any) -> str:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    return str((function or tool).get("name") if isinstance(function or tool, dict) else tool)
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    named = function or tool
+    return str(named.get("name") if isinstance(named, Mapping) else named)
 
 
-def _span(start: int, end: int) -> str:
-    return f"message {start}" if end - start == 1 else f"messages {start} to {end - 1}"
+def _said(pair: Pair, change: Change) -> str:
+    old = _span(pair.earlier.client.messages, change.old)
+    new = _span(pair.later.client.messages, change.new)
+    return {
+        "delete": f"removed {old} of the earlier request",
+        "insert": f"inserted {new} among messages that it had sent before",
+        "replace": f"replaced {old} of the earlier request by {new}",
+    }[change.kind]
 
 
-def _value(kwargs: Any, key: str) -> str:
+def _span(messages: tuple[Message, ...], positions: range) -> str:
+    indices = [messages[position].index for position in positions]
+    return f"messages {indices[0]} to {indices[-1]}" if len(indices) > 1 else _listed(indices)
+
+
+def _listed(indices: list[int]) -> str:
+    return f"message{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
+
+
+def _value(kwargs: Mapping[str, Any], key: str) -> str:
     return as_written(kwargs[key]) if key in kwargs else "not at all"
 
 
-_ABSENT = "\0absent"
-
-RULES = (tools_changed, kwargs_changed, message_changed)
+RULES = (tools_changed, kwargs_changed, system_changed, messages_changed)

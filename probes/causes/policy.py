@@ -4,91 +4,155 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..conversation import SYSTEM_ROLES
+from ..conversation import SYSTEM_ROLES, TOP_LEVEL
+from ..ownership import Owner
 from ..policies import parse_policy
-from .base import Cause, Pair, Side, Trial, without
+from .base import Cause, Offer, Pair, Side, Trial, without
+from .changes import flat_text
+from .settings import client_setting, other_policies
+
+_IN_PLACE = "a template that writes later system turns in place (tplaudit probe tells)"
 
 
 def rewritten_by_policy(pair: Pair) -> Iterator[Cause]:
-    """The policy built or moved the owning message, and without its doing the prompts part later.
+    """The policy built or moved the message where the prompts part, and without its doing they part later.
 
-    Without its doing: under `as-is`, or where that raises or parts at the same place, without the system
-    messages that the later request brings anew.
+    Without its doing: under `as-is`, or where that raises or loses as much, without the system messages that
+    the later request brings anew, without what the policy put into the message, or without the message.
     """
-    index = pair.owner.index
-    if index is None or not _touched(pair.later, index, pair.owner.rendered_index):
-        return
-    trial = _undone(pair)
-    if trial is None:
-        return
-    yield _label(pair, index, trial)
+    for side, owner in ((pair.later, pair.owner), (pair.earlier, pair.was)):
+        if owner.index is None or not _touched(side, owner):
+            continue
+        new = [each for each in pair.news if pair.later.client.role_of(each) in SYSTEM_ROLES]
+        trial = (
+            _under(pair, "as-is")
+            or _without(pair, new)
+            or _without(pair, _carried(pair))
+            or _without_either(pair, owner.index)
+        )
+        if trial is not None:
+            id, evidence = _label(pair, side, owner.index, owner.rendered_index)
+            yield Cause(id, True, evidence, trial, tuple(_offers(pair, trial, new)))
+            return
 
 
-def _touched(side: Side, index: int, rendered_index: int | None) -> bool:
-    """Tell whether a policy built or moved the message that the template saw at `rendered_index`."""
-    if rendered_index is None:
+def _touched(side: Side, owner: Owner) -> bool:
+    """Tell whether a policy built or moved the message that owns a character."""
+    index = owner.index
+    if owner.rendered_index is None or index is None:
         return False
-    message = side.rendered.messages[rendered_index]
-    if len(message.origins) > 1 or message.origins != (index,):
+    if side.rendered.messages[owner.rendered_index].origins != (index,):
         return True
-    if any(index in action.messages and action.kind != "kept" for action in side.actions):
+    if any(index in action.messages and action.kind not in _HARMLESS for action in side.actions):
         return True
-    before = [each.index for each in side.rendered.messages[:rendered_index]]
-    return any(each > index for each in before) or set(range(index)) - set(before) != set()
+    before = [each.index for each in side.rendered.messages[: owner.rendered_index]]
+    return any(each > index for each in before) or bool(set(range(index)) - set(before))
 
 
-def _undone(pair: Pair) -> Trial | None:
-    trial = pair.trial(policy=parse_policy("as-is"))
-    if pair.cured(trial):
-        return trial
-    new = {index for index in pair.news if pair.later.client.messages[index].data.get("role") in SYSTEM_ROLES}
-    if new:
-        trial = pair.trial(later=without(pair.later.client, new))
-        if pair.cured(trial):
-            return trial
-    return None
+_HARMLESS = frozenset({"kept", "probed", "converted", "kwargs"})
 
 
-def _label(pair: Pair, index: int, trial: Trial) -> Cause:
-    role = pair.later.client.role_of(index)
-    was_noted = _done(pair.earlier, "noted", index)
-    noted = _done(pair.later, "noted", index)
-    hoisted = _done(pair.later, "hoisted", index)
-    name = pair.policy.name
-    if was_noted or noted:
-        now = "as a note in another message" if noted else "in the first system block"
-        before = "as a note" if was_noted else "elsewhere" if index not in pair.news else "not at all"
-        return Cause(
+def _under(pair: Pair, policy: str) -> Trial | None:
+    """Return the pair under another policy, where less of the earlier prompt is lost then.
+
+    The bare policies write chat messages only; other dialects need a server's conversion.
+    """
+    if pair.policy.name == policy or pair.later.client.dialect != "openai-chat":
+        return None
+    trial = pair.trial(policy=parse_policy(policy))
+    return trial if pair.cured(trial) else None
+
+
+def _without(pair: Pair, indices: list[int]) -> Trial | None:
+    if not indices:
+        return None
+    trial = pair.trial(later=without(pair.later.client, indices))
+    return trial if pair.cured(trial) else None
+
+
+def _carried(pair: Pair) -> list[int]:
+    """Return the new messages whose text the policy put into the owning one."""
+    if pair.owner.rendered_index is None:
+        return []
+    message = pair.later.rendered.messages[pair.owner.rendered_index]
+    return [index for index in message.origins if index in pair.news]
+
+
+def _without_either(pair: Pair, index: int) -> Trial | None:
+    """Return the pair without a system turn that both requests have."""
+    if index in pair.news or index == TOP_LEVEL or pair.later.client.role_of(index) not in SYSTEM_ROLES:
+        return None
+    trial = pair.trial(without(pair.earlier.client, [index]), without(pair.later.client, [index]))
+    return trial if trial is not None and trial.whole else None
+
+
+def _label(pair: Pair, side: Side, index: int, rendered_index: int | None) -> tuple[str, str]:
+    """Name what the policy did to the message where the prompts part."""
+    name, role = pair.policy.name, side.client.role_of(index)
+    message = f"message {index} ({role})"
+    was_noted, noted = pair.earlier.done_to(index, "noted"), pair.later.done_to(index, "noted")
+    joined = _joined_turns(side, rendered_index)
+    if (was_noted or noted) and not (joined and index in pair.news):
+        if index in pair.news:
+            return "note-neighbour-flip", f"{name} wrote {message} as a note into an earlier message"
+        before = f"as a note in {_host(pair.earlier, index)}" if was_noted else "elsewhere"
+        now = f"as a note in {_host(pair.later, index)}" if noted else "into the first system block"
+        return (
             "note-neighbour-flip",
-            True,
-            f"{name} wrote message {index} ({role}) {before} in the earlier request and {now} in this one",
-            _IN_PLACE,
-            "policy",
-            trial,
+            f"{name} wrote {message} {before} in the earlier request and {now} in this one",
         )
-    if hoisted and role in SYSTEM_ROLES:
-        return Cause(
-            "system-hoisted",
-            True,
-            f"{name} moved message {index} ({role}) into the first system block",
-            _IN_PLACE,
-            "policy",
-            trial,
-        )
-    return Cause(
-        "role-merged",
-        True,
-        f"{name} merged message {index} ({role}) with a neighbour in one of the two requests only",
-        _IN_PLACE,
-        "policy",
-        trial,
+    if side.done_to(index, "hoisted") and role in SYSTEM_ROLES:
+        return "system-hoisted", f"{name} moved {message} into the first system block"
+    if side.done_to(index, "relocated"):
+        return "system-hoisted", f"{name} moved {message} before the turn that precedes it"
+    with_ = (
+        f"message{'s' if len(joined) > 1 else ''} {', '.join(map(str, joined))}" if joined else "a neighbour"
     )
+    return "role-merged", f"{name} merged {message} with {with_} in one of the two requests only"
 
 
-def _done(side: Side, kind: str, index: int) -> bool:
-    return any(action.kind == kind and index in action.messages for action in side.actions)
+def _joined_turns(side: Side, rendered_index: int | None) -> list[int]:
+    """Return the turns, other than system turns, that the policy joined into one message."""
+    if rendered_index is None:
+        return []
+    origins = side.rendered.messages[rendered_index].origins
+    turns = [each for each in origins if side.client.role_of(each) not in SYSTEM_ROLES]
+    return turns if len(turns) > 1 else []
 
 
-_IN_PLACE = "a server setting or template that leaves later system turns in place"
+def _host(side: Side, index: int) -> str:
+    """Name the turn that carries a note."""
+    for message in side.rendered.messages:
+        if index in message.origins:
+            turns = [each for each in message.origins if side.client.role_of(each) not in SYSTEM_ROLES]
+            if turns:
+                return f"message {turns[0]}"
+    return "a turn of its own"
+
+
+def _offers(pair: Pair, trial: Trial, new: list[int]) -> Iterator[Offer]:
+    """Yield what would stop it: the client's own setting, the server's, another policy, the template."""
+    marked: dict[str, list[int]] = {}
+    for index in new:
+        message = pair.later.client.message(index)
+        setting = client_setting(flat_text(message.content) or "") if message else None
+        if setting is not None:
+            marked.setdefault(setting.set, []).append(index)
+            paste = setting.paste
+    for set_, indices in marked.items():
+        cured = _without(pair, indices)
+        if cured is not None:
+            yield Offer("client", set_, cured, paste)
+    policies = []
+    for other in other_policies(pair.policy.name):
+        done = _under(pair, other.policy)
+        if done is not None:
+            policies.append(Offer("policy", other.set, done, other.paste))
+    yield from sorted(
+        policies, key=lambda offer: (offer.paste is None, not offer.trial.whole, offer.trial.lost)
+    )[:2]
+    if trial.policy is pair.policy:
+        yield Offer("template", _IN_PLACE, trial)
+
 
 RULES = (rewritten_by_policy,)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from ..conversation import SYSTEM_ROLES, Message, Request
-from ..rendering import REASONING_KEYS
-from .base import Cause, Pair, Trial, with_message, without
+from ..errors import RenderError
+from ..toggles import toggles
+from .base import Cause, Offer, Pair, Trial, json_value, with_messages, without
+from .reasoning import without_reasoning
+from .settings import kwarg_line
 
 #: Kwargs that known templates keep history reasoning with, and the value that does it.
 KNOBS: dict[str, bool] = {
@@ -18,113 +22,125 @@ KNOBS: dict[str, bool] = {
     "drop_thinking": False,
     "truncate_history_thinking": False,
 }
-_THINK = ("<think>", "</think>")
+#: Further switches that are tried, by what stands in their names.
+_ABOUT_HISTORY = (
+    "history",
+    "past",
+    "previous",
+    "preserve",
+    "keep",
+    "clear",
+    "drop",
+    "truncate",
+    "strip",
+    "retain",
+)
+_KEEPS = "a template that goes on writing the reasoning of earlier turns"
+_ALIKE = "a template that writes a message alike whether or not others follow"
+_CLOCK = "strftime_now"
+_PINNED = datetime(2026, 1, 1)
 
 
 def clock(pair: Pair) -> Iterator[Cause]:
     """The template prints the date or time."""
     before, after = pair.earlier.client, pair.later.client
-    if before.now != after.now:
-        trial = pair.trial(later=after.replace(now=before.now))
-        if pair.cured(trial):
-            yield Cause(
-                "template-clock",
-                True,
-                "the template prints the date or time, which moved on",
-                "a template without strftime_now, or one that prints the day only",
-                "template",
-                trial,
-            )
+    if _CLOCK not in pair.template.choose(pair.later.rendered.tools).text:
+        return
+    pinned = before.now or pair.template.now or _PINNED
+    trial = pair.trial(before.replace(now=pinned), after.replace(now=pinned))
+    if trial is not None and pair.cured(trial):
+        said = "the template prints the date or time, which moved on between the requests"
+        offer = Offer("template", "a template that prints no time, or the day only", trial)
+        yield Cause("template-clock", True, said, trial, (offer,))
 
 
 def thinking_stripped(pair: Pair) -> Iterator[Cause]:
-    """The template writes less, or more, of an earlier assistant turn's reasoning or think block than before."""
-    owners = [one for one in (pair.was, pair.owner) if one.region == "message" and one.role == "assistant"]
-    if not owners or owners[0].index is None:
+    """The template writes less, or more, of an earlier turn's reasoning or think block than before."""
+    index = next((each.index for each in (pair.was, pair.owner) if each.role == "assistant"), None)
+    if index is None:
         return
-    index = owners[0].index
     said = f"the template no longer writes the reasoning of message {index} as it did before"
-    source = pair.template.choose(pair.later.rendered.tools)
-    for name, value in KNOBS.items():
-        if name in source.undeclared:
-            trial = pair.trial(
-                pair.earlier.client.replace(kwargs={**pair.earlier.client.kwargs, name: value}),
-                pair.later.client.replace(kwargs={**pair.later.client.kwargs, name: value}),
-            )
-            if pair.cured(trial):
-                yield Cause("thinking-stripped", True, said, f"{name}={str(value).lower()}", "kwarg", trial)
-                return
-    if index < len(pair.earlier.client.messages):
-        stripped = _without_reasoning(pair.earlier.client, index)
-        trial = pair.trial(earlier=stripped) if stripped else None
-        if pair.cured(trial):
-            yield Cause("thinking-stripped", True, said, _KEEPS, "template", trial)
-            return
+    knob = _knob(pair)
+    if knob is not None:
+        yield Cause("thinking-stripped", True, said, knob.trial, (knob,))
+        return
+    proofs = [_without_its_reasoning(pair, index)]
     if _writes_thinking(pair):
-        trial = _without_new_users(pair)
-        if pair.cured(trial):
-            yield Cause("thinking-stripped", True, said, _KEEPS, "template", trial)
+        proofs.append(_without_new_users(pair))
+    proved = [trial for trial in proofs if trial is not None and pair.cured(trial)]
+    if proved:
+        # The last one leaves the earlier prompt as it was: it tells what keeping the reasoning is worth.
+        yield Cause("thinking-stripped", True, said, proved[-1], (Offer("template", _KEEPS, proved[-1]),))
 
 
 def moved_system(pair: Pair) -> Iterator[Cause]:
     """The template itself writes a later system text earlier."""
     for owner in (pair.owner, pair.was):
-        if owner.region == "message" and owner.role in SYSTEM_ROLES and owner.index is not None:
-            removed = {owner.index}
-            trial = pair.trial(
-                without(pair.earlier.client, removed) if owner.index not in pair.news else None,
-                without(pair.later.client, removed),
-            )
-            if pair.cured(trial) and _out_of_place(pair, owner.index):
-                yield Cause(
-                    "template-moved-system",
-                    True,
-                    f"the template writes message {owner.index} ({owner.role}) before messages that precede it",
-                    "a template that writes system turns where they stand",
-                    "template",
-                    trial,
-                )
-                return
+        if owner.role not in SYSTEM_ROLES or owner.index is None or owner.index < 1:
+            continue
+        earlier = without(pair.earlier.client, [owner.index]) if owner.index not in pair.news else None
+        trial = pair.trial(earlier, without(pair.later.client, [owner.index]))
+        if trial is not None and pair.cured(trial):
+            said = f"the template writes message {owner.index} ({owner.role}) before messages that precede it"
+            offer = Offer("template", "a template that writes system turns where they stand", trial)
+            yield Cause("template-moved-system", True, said, trial, (offer,))
+            return
 
 
 def position_dependent(pair: Pair) -> Iterator[Cause]:
     """The template writes a message differently because it is no longer last, or the tools elsewhere."""
-    said = "the template writes {} differently once other messages follow"
+    if pair.later.client.tools:
+        trial = pair.trial(pair.earlier.client.replace(tools=None), pair.later.client.replace(tools=None))
+        if trial is not None and pair.cured(trial):
+            said = "the template writes the tool list at another place than before"
+            offers = _counted(pair, "a template that writes the tools first")
+            yield Cause("position-dependent-markup", True, said, trial, offers)
+            return
     what = f"message {pair.was.index} ({pair.was.role})" if pair.was.index is not None else "earlier text"
-    remedy = "a template that writes a message alike whether or not it is last"
+    said = f"the template writes {what} differently once other messages follow"
     for successor in _neutral_successors(pair):
         trial = pair.trial(later=_appended(pair.earlier.client, successor))
         if trial is not None and not trial.whole and trial.chars == pair.chars:
-            yield Cause("position-dependent-markup", True, said.format(what), remedy, "template", trial)
-            return
-    if pair.later.client.tools:
-        trial = pair.trial(pair.earlier.client.replace(tools=None), pair.later.client.replace(tools=None))
-        if pair.cured(trial):
-            moved = "the template writes the tool list at another place than before"
-            yield Cause(
-                "position-dependent-markup",
-                True,
-                moved,
-                "a template that writes the tools first",
-                "template",
-                trial,
-            )
+            offers = _counted(pair, _ALIKE)
+            yield Cause("position-dependent-markup", True, said, offers[0].trial if offers else None, offers)
             return
     trial = pair.trial(_trimmed(pair.earlier.client), _trimmed(pair.later.client))
-    if pair.cured(trial):
-        yield Cause("position-dependent-markup", True, said.format(what), remedy, "template", trial)
+    if trial is not None and pair.cured(trial):
+        yield Cause("position-dependent-markup", True, said, trial, _counted(pair, _ALIKE))
 
 
-def _without_reasoning(request: Request, index: int) -> Request | None:
-    """Return a request without one assistant turn's reasoning, in whatever form it has it; None without any."""
-    message = request.messages[index]
-    data: dict[str, Any] = {key: value for key, value in message.data.items() if key not in REASONING_KEYS}
-    content = data.get("content")
-    if isinstance(content, str) and _THINK[1] in content:
-        data["content"] = content.split(_THINK[1], 1)[1].lstrip("\n")
-    if data == dict(message.data):
-        return None
-    return with_message(request, index, Message(data, index))
+def _knob(pair: Pair) -> Offer | None:
+    """Return the kwarg with which the template goes on writing reasoning, if one does it."""
+    for name, value in _switches(pair):
+        kwargs = [{**side.client.kwargs, name: value} for side in (pair.earlier, pair.later)]
+        trial = pair.trial(
+            pair.earlier.client.replace(kwargs=kwargs[0]), pair.later.client.replace(kwargs=kwargs[1])
+        )
+        if trial is not None and pair.cured(trial):
+            return Offer(
+                "kwarg", f"{name}={json_value(value)}", trial, kwarg_line(pair.policy.name, name, value)
+            )
+    return None
+
+
+def _switches(pair: Pair) -> Iterator[tuple[str, Any]]:
+    source = pair.template.choose(pair.later.rendered.tools)
+    try:
+        known = [(name, value) for name, value in KNOBS.items() if name in source.undeclared]
+        others = toggles(source)
+    except RenderError:
+        return
+    yield from known
+    for name, values in others.items():
+        if name not in KNOBS and any(word in name.lower() for word in _ABOUT_HISTORY):
+            yield from ((name, value) for value in values if isinstance(value, bool))
+
+
+def _without_its_reasoning(pair: Pair, index: int) -> Trial | None:
+    """Return the pair with the earlier request lacking the reasoning, or empty think block, in question."""
+    message = next((each for each in pair.earlier.client.messages if each.index == index), None)
+    stripped = without_reasoning(message) if message else None
+    return pair.trial(earlier=with_messages(pair.earlier.client, {index: stripped})) if stripped else None
 
 
 def _writes_thinking(pair: Pair) -> bool:
@@ -133,13 +149,23 @@ def _writes_thinking(pair: Pair) -> bool:
 
 
 def _without_new_users(pair: Pair) -> Trial | None:
-    users = {index for index in pair.news if pair.later.client.messages[index].data.get("role") == "user"}
+    users = [index for index in pair.news if pair.later.client.role_of(index) == "user"]
     return pair.trial(later=without(pair.later.client, users)) if users else None
 
 
-def _out_of_place(pair: Pair, index: int) -> bool:
-    """Tell whether a system text stands before the message that precedes it in the request."""
-    return index in pair.news or index > 0
+def _counted(pair: Pair, set: str) -> tuple[Offer, ...]:
+    """Return an offer whose trial has the earlier request go on with the later one's next turn.
+
+    Then both write the turns before it alike: what they share is what such a template would keep.
+    """
+    after = pair.later.client.messages
+    start = len(pair.earlier.client.messages)
+    for end in range(start + 1, min(start + 4, len(after)) + 1):
+        going_on = pair.earlier.client.replace(messages=(*pair.earlier.client.messages, *after[start:end]))
+        trial = pair.trial(earlier=going_on)
+        if trial is not None and pair.cured(trial):
+            return (Offer("template", set, trial, within=pair.earlier.text),)
+    return ()
 
 
 def _neutral_successors(pair: Pair) -> list[dict[str, Any]]:
@@ -150,10 +176,8 @@ def _neutral_successors(pair: Pair) -> list[dict[str, Any]]:
     return [user] if last == "assistant" else [reply, user]
 
 
-def _appended(request: Request, *more: dict[str, Any]) -> Request:
-    start = len(request.messages)
-    new = tuple(Message(data, start + offset) for offset, data in enumerate(more))
-    return request.replace(messages=(*request.messages, *new))
+def _appended(request: Request, message: dict[str, Any]) -> Request:
+    return request.replace(messages=(*request.messages, Message(message, len(request.messages))))
 
 
 def _trimmed(request: Request) -> Request:
@@ -164,7 +188,5 @@ def _trimmed(request: Request) -> Request:
         )
     )
 
-
-_KEEPS = "a template that keeps earlier reasoning, or does not write it in the first place"
 
 RULES = (clock, thinking_stripped, moved_system, position_dependent)

@@ -122,8 +122,9 @@ def judge(
 ) -> GateReport:
     """Make the report of a comparison: put differences together, apply what was agreed to, decide."""
     settings = gate.settings
+    compared = sum(check.compared for check in found.checks)
     differences = list(found.differences)
-    if found.text_changed and not differences:
+    if found.text_changed and compared and not differences:
         differences.append(Difference("cosmetic", "text-only", "templates/text", None, None))
     today = gate.today or date.today()
     known = [entry for entry in settings.known if not entry.expired(today)]
@@ -143,7 +144,6 @@ def judge(
             if allowance not in used and allowance.kind != "new"
         ),
     )
-    compared = sum(check.compared for check in found.checks)
     empty = [] if compared else ["nothing was checked: neither side renders any conversation"]
     empty += (
         f"nothing was checked of {check.name}: no turn renders"

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..findings import RULES, Severity
+from ..findings import Severity
 from ..placement_findings import where_text
 from .allowances import Allowance, KnownFailure, allowing
 from .differences import KINDS, Difference
@@ -245,7 +245,7 @@ def _message(first: Difference, where: str, pairs: Sequence[Pair]) -> str:
         case "text-only":
             return "the template's text changed, and no prompt or verdict did"
         case rule:
-            title = (GATE_RULES.get(rule) or RULES[rule]).title
+            title = GATE_RULES[rule].title
             state = "found now" if head not in ("absent", "stays") else "no longer found"
             about = "" if where == rule else f", for {where}"
             return f"{state}{about}: {title[0].lower()}{title[1:]}"

@@ -30,7 +30,6 @@ from .shapes import VERSION
 from .sources import load_side
 
 SCHEMA = "tplaudit.lock/1"
-DEFAULT_PATH = Path("tplaudit.lock")
 
 _ROWS = {
     placement_id(row): row
@@ -106,6 +105,7 @@ def check_lock(locked: Lock, model: str | None = None) -> GateReport:
         report,
         verdict="pass" if same else "fail",
         changes=tuple(map(_failing, report.changes)),
+        notes=(*report.notes, *([] if same else [f"if this is meant: tplaudit lock {name}"])),
         against="signature",
     )
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from ..conversation import Message, Request
 from ..errors import RenderError
-from ..placements import in_words
 from ..rendering import Profile
 from ..template import ChatTemplate
 from .shapes import is_mid_system
@@ -139,8 +138,3 @@ def placements_in(request: Request) -> frozenset[str]:
         if follows is not None and before in ("user", "tool", "assistant"):
             found.add(f"{before}/{follows}")
     return frozenset(found)
-
-
-def places_in_words(pairs: Sequence[str]) -> str:
-    """Say where some placements are, such as `after a tool result (at the end)`."""
-    return in_words((pair.partition("/")[0], pair.partition("/")[2]) for pair in pairs)

@@ -82,25 +82,8 @@ _ROWS = (
         "Nothing to do",
     ),
 )
-_SHARED = (
-    "system-raises",
-    "system-dropped",
-    "system-moved",
-    "system-duplicated",
-    "system-unstable",
-    "system-not-evaluated",
-    "generation-prompt-not-in-history",
-    "probe-false-positive",
-    "template-clock",
-    "string-arguments-raise",
-    "parts-list-repr",
-)
 #: Findings of the probe that the gate follows besides the placements.
-FOLLOWED = frozenset(_SHARED[7:])
-
-#: All rules of the gate by id, in the order in which reports list them.
-GATE_RULES: dict[str, Rule] = {rule.id: rule for rule in (*(RULES[name] for name in _SHARED), *_ROWS)}
-
+FOLLOWED = ("probe-false-positive", "template-clock", "string-arguments-raise", "parts-list-repr")
 #: The rule that a verdict on a system turn stands for; none for a good one.
 RULE_OF_VERDICT: dict[Verdict, str] = {
     "raises": "system-raises",
@@ -110,3 +93,7 @@ RULE_OF_VERDICT: dict[Verdict, str] = {
     "unstable": "system-unstable",
     "not-evaluated": "system-not-evaluated",
 }
+
+_SHARED = (*RULE_OF_VERDICT.values(), "generation-prompt-not-in-history", *FOLLOWED)
+#: All rules of the gate by id, in the order in which reports list them.
+GATE_RULES: dict[str, Rule] = {rule.id: rule for rule in (*(RULES[name] for name in _SHARED), *_ROWS)}

@@ -29,7 +29,7 @@ class GitSource:
     @property
     def text(self) -> str:
         """The source as a person writes it."""
-        return f"{_PREFIX}{self.revision}:{self.path}"
+        return f"{_PREFIX}{self.revision}" + (f":{self.path}" if self.path else "")
 
 
 class MissingAtRevision(InputError):

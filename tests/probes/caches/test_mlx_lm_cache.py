@@ -55,7 +55,9 @@ def both(layers, **limits):
 
 
 def insert(real, cache, tokens, kind="assistant"):
-    real.insert_cache("m", list(tokens), [Layer(len(tokens), cache.layers.sliceable_at(len(tokens)))], cache_type=kind)
+    real.insert_cache(
+        "m", list(tokens), [Layer(len(tokens), cache.layers.sliceable_at(len(tokens)))], cache_type=kind
+    )
     cache.next_kind = kind
     cache.store(array(tokens))
 
@@ -98,7 +100,12 @@ steps = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(steps, st.sampled_from([Layers(), HYBRID, Layers(window=4)]), st.integers(1, 4), st.none() | st.integers(3, 20))
+@given(
+    steps,
+    st.sampled_from([Layers(), HYBRID, Layers(window=4)]),
+    st.integers(1, 4),
+    st.none() | st.integers(3, 20),
+)
 def test_it_does_what_the_installed_class_does(steps, layers, max_entries, capacity):
     real, cache = both(layers, max_entries=max_entries, capacity_bytes=capacity)
     for is_query, tokens, kind in steps:

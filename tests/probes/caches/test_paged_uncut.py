@@ -14,7 +14,7 @@ from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.layers import Layers
 from tplaudit.probes.caches.omlx import block_size, paged
 from tplaudit.probes.caches.paged import PagedCache
-from tplaudit.probes.caches.tails import MOST_TAILS, TailIndex, boundaries, tail_position
+from tplaudit.probes.caches.tails import MOST_TAILS, TailIndex, tail_position
 from tplaudit.probes.tokens import common_prefix_ids
 
 HYBRID = Layers(recurrent=True)
@@ -115,7 +115,7 @@ def test_the_trace_of_issue_2876():
 
 
 @pytest.mark.parametrize(
-    ("reused", "prefilled", "marker", "expected_boundaries", "tail"),
+    ("reused", "prefilled", "marker", "boundaries", "tail"),
     [
         pytest.param(0, 7, 0, (4,), 7, id="T1"),
         pytest.param(0, 8, 0, (4, 8), None, id="T2"),
@@ -125,9 +125,14 @@ def test_the_trace_of_issue_2876():
         pytest.param(6, 5, 5, (8,), None, id="T6"),
     ],
 )
-def test_snapshot_positions(reused, prefilled, marker, expected_boundaries, tail):
-    assert boundaries(reused, prefilled, 4) == expected_boundaries
+def test_snapshot_positions(reused, prefilled, marker, boundaries, tail):
     assert tail_position(reused, prefilled, marker, 4) == tail
+    prompt = array(range(reused + prefilled + 1))
+    spans = tailed().spans(prompt, Match(reused), Marks(generation_prompt=marker or None))
+    assert all(span.snapshot and span.start % 4 == 0 for span in spans)
+    # The state behind the prompt's last token is no part of the prefill.
+    ends = [span.end for span in spans if span.end <= reused + prefilled]
+    assert ends == sorted([*boundaries, *([tail] if tail else [])])
 
 
 def tailed(size=4, **settings):
@@ -244,7 +249,9 @@ def test_a_tail_gives_way_before_its_block_and_is_forgotten():
 # Against brute force
 
 conversations = st.lists(
-    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=14), st.none() | st.integers(0, 14), st.booleans()),
+    st.tuples(
+        st.lists(st.integers(0, 1), min_size=1, max_size=14), st.none() | st.integers(0, 14), st.booleans()
+    ),
     min_size=1,
     max_size=10,
 )
@@ -260,7 +267,9 @@ def test_the_furthest_stored_position_counts(prompts, size, whole):
         chain = 0
         while tuple(tokens[: chain + size]) in blocks and chain + size <= length:
             chain += size
-        found = [end for end in range(chain + 1, length + 1) if end - chain < size and tuple(tokens[:end]) in ends]
+        found = [
+            end for end in range(chain + 1, length + 1) if end - chain < size and tuple(tokens[:end]) in ends
+        ]
         expected = max(found, default=chain)
         if expected == length:
             expected = 0 if whole == "prefill" else (chain if found else chain - size)
@@ -268,7 +277,7 @@ def test_the_furthest_stored_position_counts(prompts, size, whole):
         marks = Marks(generation_prompt=marker or None, persists=persists)
         assert turn(cache, tokens, marks) == expected
         tail = tail_position(expected, length - 1 - expected, marker, size)
-        stored = length if persists else max(marker or length - 1, expected)
+        stored = length if persists or 0 < marker <= expected else marker or length - 1
         blocks |= {tuple(tokens[:end]) for end in range(size, stored + 1, size)}
         if tail:
             ends.add(tuple(tokens[:tail]))

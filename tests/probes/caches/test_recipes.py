@@ -57,7 +57,10 @@ def test_apc():
     first = apc_hash((1, 2, 3, 4))
     assert (first, apc_hash((5, 6, 7, 8), first)) == (172107349397897382, 1905236465778937338)
     names = chain(TEN, 4, named=apc_recipe)
-    assert [int.from_bytes(name, "little", signed=True) for name in names] == [first, apc_hash((5, 6, 7, 8), first)]
+    assert [int.from_bytes(name, "little", signed=True) for name in names] == [
+        first,
+        apc_hash((5, 6, 7, 8), first),
+    ]
     assert apc_hash((1, 2, 3, 4), extra=1) != first
 
 

@@ -1,0 +1,143 @@
+"""One turn of a replay in full, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+
+from rich.console import Console
+from rich.text import Text
+
+from ...probes.report import Divergence, MessageRef, Place, Remedy, ReplayReport, TurnReport
+
+#: Characters of each text shown from the divergence point on, and before it.
+SHOWN, BEFORE = 90, 40
+#: Shortest stretch, in characters, from which two texts count as going on alike.
+_ALIKE = 8
+
+
+def draw_turn(report: ReplayReport, number: int, console: Console) -> None:
+    """Print a turn under each policy: both texts, owner, line, cause, evidence, chain, remedies."""
+    for policy in report.policies:
+        for turn in policy.turns:
+            if turn.turn == number:
+                console.print(Text(f"turn {number}, policy {policy.policy}", style="bold"))
+                for line in _lines(turn, report.cache.block_size):
+                    console.print(line, soft_wrap=True)
+                console.print()
+
+
+def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
+    if turn.error is not None:
+        yield Text(f"the template raised: {turn.error}", style="red")
+        return
+    yield _field(
+        "tokens", f"{turn.prompt_tokens:,} in the prompt; {turn.depth:,} shared, {turn.reused:,} reused"
+    )
+    yield _field(
+        "",
+        f"{turn.reprefill:,} re-prefilled: {turn.unavoidable:,} unavoidable, {turn.avoidable:,} avoidable",
+    )
+    for action in turn.actions:
+        if action.kind != "kept":
+            which = ", ".join(map(str, action.messages))
+            yield _field(
+                "server",
+                f"{action.kind} message {which}: {action.why}" if which else f"{action.kind}: {action.why}",
+            )
+    if turn.divergence is None:
+        yield _field(
+            "parts",
+            "nowhere: a stored prompt is a prefix of this one" if turn.depth else "there is nothing stored",
+        )
+        since = turn.since_previous
+        if since is not None and since.cause is not None:
+            yield _field(
+                "since", f"the previous turn's prompt parts at token {since.tokens:,}: {since.cause}"
+            )
+    else:
+        yield from _divergence(turn.divergence, block_size)
+    for loss in turn.losses:
+        yield _field("cache", f"{loss.cause}: {loss.tokens:,} tokens are lost, since {loss.evidence}")
+        if loss.remedy is not None:
+            yield _remedy(loss.remedy)
+
+
+def _divergence(parted: Divergence, block_size: int) -> Iterator[Text]:
+    yield _field(
+        "parts",
+        f"from turn {parted.stored_turn} at token {parted.tokens:,}, character {parted.chars:,}, "
+        f"in block {parted.block} of {block_size} tokens",
+    )
+    yield _field("owner", _place(Place(parted.region, parted.message, parted.line)))
+    if parted.was is not None:
+        yield _field("", f"{_place(parted.was)} in the stored prompt")
+    yield from _texts(parted)
+    if parted.stored_ids or parted.prompt_ids:
+        yield _field("ids", f"stored {list(parted.stored_ids)}, now {list(parted.prompt_ids)}")
+    if parted.cause is None:
+        yield _field("cause", "none was looked for, or nobody's: the generation prompt was not replied to")
+        return
+    for number, link in enumerate(parted.chain, 1):
+        name = "cause" if number == 1 else f"then {number}"
+        sure = "confirmed" if link.confirmed else "likely"
+        where = (
+            ""
+            if number == 1
+            else f" at token {link.tokens:,}, in {_place(Place(link.region, link.message, link.line))}"
+        )
+        yield _field(name, f"{link.cause} ({sure}){where}: {link.evidence}")
+        for remedy in parted.remedies if number == 1 else filter(None, [link.remedy]):
+            yield _remedy(remedy)
+
+
+def _texts(parted: Divergence) -> Iterator[Text]:
+    """Show both texts under each other with the differing part marked."""
+    before = _escaped(parted.before[-BEFORE:])
+    stored, prompt = parted.stored[:SHOWN], parted.prompt[:SHOWN]
+    differing = _differing(stored, prompt)
+    for name, text, size in (("stored", stored, differing[0]), ("now", prompt, differing[1])):
+        line = _field(name, before)
+        line.append(_escaped(text[:size]), style="reverse")
+        line.append(_escaped(text[size:]))
+        yield line
+    widest = max(len(_escaped(text[:size])) for text, size in zip((stored, prompt), differing, strict=True))
+    yield _field("", " " * len(before) + "^" * max(1, widest))
+
+
+def _differing(stored: str, prompt: str) -> tuple[int, int]:
+    """Return how many characters of each text differ before both go on alike."""
+    match = SequenceMatcher(None, stored, prompt, autojunk=False).find_longest_match()
+    return (match.a, match.b) if match.size >= _ALIKE else (len(stored), len(prompt))
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _field(name: str, text: str) -> Text:
+    return Text(f"  {name:<8} {text}")
+
+
+def _remedy(remedy: Remedy) -> Text:
+    line = Text(f"  {'remedy':<8} {remedy.set}: {remedy.tokens:,} tokens more", style="green")
+    return line.append(f"; paste {remedy.paste}") if remedy.paste else line
+
+
+def _place(place: Place) -> str:
+    line = f", template line {place.line}" if place.line else ""
+    return f"{_message(place.message) if place.message else _REGIONS.get(place.region, 'a message')}{line}"
+
+
+def _message(message: MessageRef) -> str:
+    index = (
+        "the top-level system text" if message.index is None else f"message {message.index} ({message.role})"
+    )
+    return f"{index}, {message.field}" if message.field else index
+
+
+_REGIONS = {
+    "tools": "the tool list",
+    "generation": "the generation prompt",
+    "head": "text that the template writes before or between messages",
+}

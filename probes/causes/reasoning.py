@@ -1,0 +1,55 @@
+"""The reasoning of a message in whatever form a client sends it: a key, a think block, a thinking part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..conversation import Message, Request
+from ..rendering import REASONING_KEYS
+
+OPENS, CLOSES = "<think>", "</think>"
+
+
+def reasoning_of(message: Message) -> str:
+    """Return a message's reasoning; empty where it has none."""
+    for key in REASONING_KEYS:
+        value = message.data.get(key)
+        if isinstance(value, str) and value:
+            return value
+    content = message.data.get("content")
+    if isinstance(content, str) and CLOSES in content:
+        return content.split(CLOSES, 1)[0].removeprefix(OPENS).strip()
+    if isinstance(content, list):
+        return "\n".join(_part_reasoning(part) for part in content if _is_reasoning(part))
+    return ""
+
+
+def reasoning_lost(earlier: Request, later: Request) -> bool:
+    """Tell whether a request brings the earlier one's reply back without the reasoning that it had."""
+    at = len(earlier.messages)
+    if (
+        earlier.reply is None
+        or at >= len(later.messages)
+        or later.messages[at].data.get("role") != "assistant"
+    ):
+        return False
+    return bool(reasoning_of(Message(earlier.reply, at))) and not reasoning_of(later.messages[at])
+
+
+def without_reasoning(message: Message) -> Message | None:
+    """Return a message without its reasoning; None where it has none, nor an empty think block."""
+    data: dict[str, Any] = {key: value for key, value in message.data.items() if key not in REASONING_KEYS}
+    content = data.get("content")
+    if isinstance(content, str) and CLOSES in content:
+        data["content"] = content.split(CLOSES, 1)[1].lstrip("\n")
+    elif isinstance(content, list):
+        data["content"] = [part for part in content if not _is_reasoning(part)]
+    return None if data == dict(message.data) else Message(data, message.index)
+
+
+def _is_reasoning(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in ("thinking", "reasoning", "redacted_thinking")
+
+
+def _part_reasoning(part: dict[str, Any]) -> str:
+    return str(part.get("thinking") or part.get("text") or "")

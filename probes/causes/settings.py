@@ -1,0 +1,107 @@
+"""Lines to paste: what known servers and clients call the settings that stop a divergence.
+
+Servers: docs/servers.md, sections 1.8 and 1.12, and the flags' names in waybarrios/vllm-mlx#394 (vLLM's
+too), Blaizzy/mlx-vlm#1128 (mlx_lm.server) and ggml-org/llama.cpp (`--chat-template-kwargs`). Clients:
+Claude Code's in anthropics/claude-code#68900 and ollama/ollama#14918 (attribution header),
+anthropics/claude-code#81259 (token counter), and its settings page (`includeGitInstructions`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_FLAGS = {
+    "llama-cpp": "llama-server … --chat-template-kwargs '{}'",
+    "vllm": "vllm serve … --default-chat-template-kwargs '{}'",
+    "vllm-mlx": "vllm-mlx serve … --default-chat-template-kwargs '{}'",
+    "mlx-lm": "mlx_lm.server … --chat-template-args '{}'",
+    "omlx": '"chat_template_kwargs": {} in the model\'s settings',
+    "omlx-strict": '"chat_template_kwargs": {} in the model\'s settings',
+}
+_REQUEST = '"chat_template_kwargs": {} in every request'
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSetting:
+    """A setting of a client that takes a text out of its requests.
+
+    Attributes:
+        mark: stands in such a text, in lower case.
+        set: the setting, short.
+        paste: the line, and where it goes.
+    """
+
+    mark: str
+    set: str
+    paste: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPolicy:
+    """Another policy that may keep the prompt as it was.
+
+    Attributes:
+        policy: its name, as `--policy` takes it.
+        set: what that is, short.
+        paste: the line, where one server has a setting for it.
+    """
+
+    policy: str
+    set: str
+    paste: str | None = None
+
+
+_CLAUDE_CODE = "~/.claude/settings.json"
+CLIENT_SETTINGS = (
+    ClientSetting(
+        "x-anthropic-billing-header",
+        "CLAUDE_CODE_ATTRIBUTION_HEADER=0",
+        f'"env": {{"CLAUDE_CODE_ATTRIBUTION_HEADER": "0"}} in {_CLAUDE_CODE}',
+    ),
+    ClientSetting(
+        "<total_tokens>", "totalTokensReminder=off", f'"totalTokensReminder": "off" in {_CLAUDE_CODE}'
+    ),
+    ClientSetting(
+        "gitstatus:", "includeGitInstructions=false", f'"includeGitInstructions": false in {_CLAUDE_CODE}'
+    ),
+    ClientSetting(
+        "git status", "includeGitInstructions=false", f'"includeGitInstructions": false in {_CLAUDE_CODE}'
+    ),
+)
+
+_OWN = {
+    "omlx-strict": OtherPolicy(
+        "omlx", "preserve_mid_system_cache=true", '"preserve_mid_system_cache": true in oMLX\'s settings'
+    ),
+}
+_OTHERS = (
+    OtherPolicy("as-is", "a server that leaves system turns where they stand (policy as-is)"),
+    OtherPolicy("note", "a server that writes later system turns as notes (policy note)"),
+    OtherPolicy("note+merge", "a server that writes later system turns as notes (policy note+merge)"),
+    OtherPolicy("hoist", "a server that moves system turns and joins no turns (policy hoist)"),
+)
+
+
+def kwarg_line(policy: str, name: str, value: Any) -> str:
+    """Return the line that sets a chat-template kwarg on the server of a policy, else in the request."""
+    form = _FLAGS.get(policy.partition(":")[0], _REQUEST)
+    return form.replace("{}", json.dumps({name: value}, ensure_ascii=False))
+
+
+def client_setting(text: str) -> ClientSetting | None:
+    """Return the setting that takes a text like this out of a client's requests."""
+    lower = text.lower()
+    return next((setting for setting in CLIENT_SETTINGS if setting.mark in lower), None)
+
+
+def other_policies(policy: str) -> Iterator[OtherPolicy]:
+    """Yield what may be tried instead of a policy: its server's own setting first."""
+    name = policy.partition(":")[0]
+    if name in _OWN:
+        yield _OWN[name]
+    for other in _OTHERS:
+        if other.policy != name:
+            yield other

@@ -1,0 +1,113 @@
+"""Replaying under several policies in several processes; the report is the same as from one."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from .errors import InputError
+from .models import ReplayModel, load_model
+from .policies import parse_policy
+from .replay import Replay
+from .report import ReplayReport
+from .transcripts import open_transcript
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a replay is made of, in a form that goes to another process. Tokens are only counted.
+
+    Attributes:
+        transcript: path of the transcript.
+        model: what stands for the model; None for the bundled one.
+        template: a template file that replaces the model's own.
+        tokenizer: a tokenizer that replaces the model's own.
+        special_tokens: laid over the model's own.
+        now: the clock for requests that do not bring one.
+        kwargs: chat-template kwargs laid over every request's own.
+        block_size: tokens per cache block.
+        capacity_bytes: the most that a cache may hold, or None for no limit.
+        causes: look for the cause of each divergence.
+    """
+
+    transcript: str
+    model: str | None = None
+    template: str | None = None
+    tokenizer: str | None = None
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    now: datetime | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    block_size: int = 256
+    capacity_bytes: int | None = None
+    causes: bool = True
+
+
+def replay_in_processes(
+    settings: Settings, policies: Sequence[str], jobs: int, model: ReplayModel | None = None
+) -> ReplayReport:
+    """Replay a transcript under several policies, and report them in the order given.
+
+    Args:
+        settings: the replay.
+        policies: the policies, as `--policy` takes them.
+        jobs: the most processes at a time, of which this one is the first.
+        model: what the settings name, where it is loaded already.
+
+    Raises:
+        InputError: the model or the transcript cannot be read at all.
+    """
+    mine, others = policies[:: max(jobs, 1)], [each for at, each in enumerate(policies) if at % max(jobs, 1)]
+    if not others:
+        return _replay(settings, mine, model)
+    # Fresh processes: a forked one would share the pipes of this one's render child.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs - 1, len(others)), context) as pool:
+        running = [pool.submit(_replay, settings, [each]) for each in others]
+        reports = [_replay(settings, mine, model), *(each.result() for each in running)]
+    place = {policy: at for at, policy in enumerate(policies)}
+    found = sorted(
+        (policy for report in reports for policy in report.policies), key=lambda each: place[each.policy]
+    )
+    return replace(
+        reports[0],
+        policies=tuple(found),
+        findings=tuple(
+            sorted(
+                (finding for report in reports for finding in report.findings),
+                key=lambda each: place[each.policy],
+            )
+        ),
+        notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
+        complete=all(report.complete for report in reports),
+        error=next((report.error for report in reports if report.error), None),
+    )
+
+
+def _replay(settings: Settings, policies: Sequence[str], model: ReplayModel | None = None) -> ReplayReport:
+    model = model or load_model(
+        settings.model,
+        template=settings.template,
+        tokenizer=settings.tokenizer,
+        special_tokens=settings.special_tokens,
+        now=settings.now,
+    )
+    requests = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
+    replay = Replay(
+        requests,
+        model,
+        [parse_policy(policy) for policy in policies],
+        block_size=settings.block_size,
+        capacity_bytes=settings.capacity_bytes,
+        causes=settings.causes,
+    )
+    error: str | None = None
+    try:
+        for _ in replay.turns():
+            pass
+    except InputError as failure:
+        error = str(failure)
+    return replay.report(complete=error is None, error=error)
