@@ -18,7 +18,8 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help="A model directory, a .jinja file, a tokenizer_config.json, or - for a template on stdin. "
+        help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
+        "or - for a template on stdin. "
         "Without it the bundled tiny model is used.",
     ),
 ]

@@ -29,7 +29,8 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL...",
-        help="A model directory, a .jinja file, a folder of them, a tokenizer_config.json, or - for stdin.",
+        help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
+        "a hub id such as owner/name, or - for stdin.",
         show_default=False,
     ),
 ]

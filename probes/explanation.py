@@ -94,9 +94,7 @@ def _generation_prompt(compared: Comparison) -> Explanation:
     lost = compared.earlier.text[compared.chars :]
     tokens = len(compared.earlier.ids) - compared.tokens
     said = f"the generation prompt ended in {lost!r}, which does not stand before the reply in history"
-    remedy = Remedy(
-        "template", "a template that begins replies in history as its generation prompt does", tokens
-    )
+    remedy = Remedy("template", "a template opening replies alike", tokens)
     return _single(compared, "generation-prompt-mismatch", said, remedy)
 
 

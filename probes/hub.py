@@ -3,12 +3,14 @@
 A model that is in the cache is used from there; what is missing is downloaded, unless HF_HUB_OFFLINE is set.
 What `huggingface_hub` reads from the environment (HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN and others)
 holds here too. Nothing leaves the machine but the id, the revision and the names of the wanted files, with
-what `huggingface_hub` sends along: its version and, where a person is logged in, the token.
+the versions of `huggingface_hub` and Python and, where a person is logged in, the token; its telemetry is
+switched off unless HF_HUB_DISABLE_TELEMETRY says otherwise.
 Importing this module does not import `huggingface_hub`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -84,7 +86,9 @@ def template_snapshot(name: str) -> Path:
 
 def _download(name: str, patterns: list[str], *, quiet: bool = False) -> Path:
     """Return the directory of a snapshot that has the files of these patterns."""
-    # huggingface_hub imports a network client, which takes a second.
+    # Telemetry tells the hub of other software on this machine. The switch is read at the first import, which
+    # is here because it takes a second.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import constants, errors, snapshot_download
 
     repository, _, revision = name.partition("@")

@@ -38,6 +38,6 @@ def losses(
         turn = looked_up[match.evicted - 1]
         block = match.reused // cache.block_size
         said = f"block {block} was dropped, or found no room, in turn {turn}"
-        remedy = Remedy("cache", "a larger cache (--cache-bytes)", unlimited - match.reused)
+        remedy = Remedy("cache", "a larger cache", unlimited - match.reused)
         found.append(Loss("evicted", unlimited - match.reused, said, remedy))
     return tuple(found)

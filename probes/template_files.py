@@ -38,26 +38,10 @@ def load_template(
     Raises:
         InputError: there is no template there, a file cannot be read, or the hub does not give it.
     """
-    path = Path(name)
-    fix = "give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file"
-    if str(name) == "-":
-        texts, tokens = {"default": _read(sys.stdin.buffer, "-")}, dict(BARE_TOKENS)
-    elif path.is_dir():
-        texts, tokens = _from_directory(path)
-    elif path.suffix == ".json":
-        config = read_json(path)
-        texts, tokens = _from_config(config, path), tokens_of(config)
-    elif path.suffix == ".gguf" or _is_gguf(path):
-        from .gguf_file import read_gguf
-
-        texts, tokens = read_gguf(path)
-        tokens = tokens or dict(BARE_TOKENS)
-        fix = "give the .jinja file or the directory of the model that it was converted from"
-    elif (directory := _from_hub(path, str(name))) is not None:
-        texts, tokens = _from_directory(directory)
-        fix = "name the model that it was made from, or download its GGUF file if it has one and give that"
-    else:
-        texts, tokens = {"default": read_text(path)}, dict(BARE_TOKENS)
+    try:
+        texts, tokens, fix = _find(str(name))
+    except OSError as error:
+        raise _unreadable(error, str(name)) from None
     if not texts:
         raise InputError("no chat template here", where=str(name), fix=fix)
     return ChatTemplate(
@@ -65,16 +49,35 @@ def load_template(
     )
 
 
+def _find(name: str) -> tuple[dict[str, str], dict[str, str], str]:
+    """Return templates and special tokens, and what to do where there are no templates."""
+    path = Path(name)
+    fix = "give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file"
+    if name == "-":
+        return {"default": _read(sys.stdin.buffer, "-")}, dict(BARE_TOKENS), fix
+    if path.is_dir():
+        return *_from_directory(path), fix
+    if path.suffix == ".json":
+        config = read_json(path)
+        return _from_config(config, path), tokens_of(config), fix
+    if path.suffix == ".gguf" or _is_gguf(path):
+        from .gguf_file import read_gguf
+
+        texts, tokens = read_gguf(path)
+        fix = "give the .jinja file or the directory of the model that it was converted from"
+        return texts, tokens or dict(BARE_TOKENS), fix
+    if (directory := _from_hub(path, name)) is not None:
+        fix = "name the model that it was made from, or download its GGUF file if it has one and give that"
+        return *_from_directory(directory), fix
+    return {"default": read_text(path)}, dict(BARE_TOKENS), fix
+
+
 def _is_gguf(path: Path) -> bool:
     """Tell a GGUF file by how it begins, since some stores of models name a file by its hash."""
-    try:
-        # A pipe could not be read again.
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(4) == b"GGUF"
-    except OSError:
+    if not path.is_file():  # a pipe could not be read again
         return False
+    with path.open("rb") as file:
+        return file.read(4) == b"GGUF"
 
 
 def _from_hub(path: Path, name: str) -> Path | None:
@@ -146,9 +149,11 @@ def read_text(path: Path) -> str:
         with path.open("rb") as file:
             return _read(file, str(path))
     except OSError as error:
-        raise InputError(
-            (error.strerror or "cannot be read").lower(), where=str(path), fix="check the path"
-        ) from None
+        raise _unreadable(error, str(path)) from None
+
+
+def _unreadable(error: OSError, where: str) -> InputError:
+    return InputError((error.strerror or "cannot be read").lower(), where=where, fix="check the path")
 
 
 def _read(file: IO[bytes], where: str) -> str:

@@ -8,7 +8,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ...probes.report import Divergence, PolicyReport, Remedy, ReplayFinding, ReplayReport, TurnReport
+from ...probes.report import (
+    Divergence,
+    PolicyReport,
+    Remedy,
+    ReplayFinding,
+    ReplayReport,
+    Totals,
+    TurnReport,
+)
 
 #: Characters of each text shown at a divergence point.
 SHOWN = 28
@@ -64,11 +72,17 @@ def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
         _number(totals.unavoidable),
         _number(totals.avoidable),
         *([_seconds(totals.seconds)] if measured else []),
-        *(["", ""] if explained else []),
-        f"{_percent(totals.avoidable, totals.prompt_tokens)} of all prompt tokens were avoidable work",
+        *_share(totals, explained),
         style="bold",
     )
     return table
+
+
+def _share(totals: Totals, explained: bool) -> list[str]:
+    share = _percent(totals.avoidable, totals.prompt_tokens)
+    if explained:
+        return [f"{share} avoidable", "", ""]
+    return [f"{share} of all prompt tokens were avoidable work"]
 
 
 def _groups(turns: Sequence[TurnReport]) -> Iterator[list[TurnReport]]:

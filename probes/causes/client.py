@@ -20,6 +20,8 @@ _VOLATILE = 400
 #: Most changed messages of one pair that are undone one by one.
 _MOST_TRIALS = 6
 _WORD = re.compile(r"[\w:./+-]")
+#: Characters of a volatile text that its remedy shows.
+_SHOWN = 24
 _NOTHING_HELPS = "no template or server setting helps"
 
 
@@ -47,7 +49,7 @@ def tools_changed(pair: Pair) -> Iterator[Cause]:
         trial,
         "tools-changed",
         f"the client {_tool_change(before or (), after or ())}",
-        "send the same tools in the same order, written alike, in every request",
+        "send the same tools, written alike",
     )
 
 
@@ -144,8 +146,8 @@ def _rewritten(pair: Pair, trial: Trial | None, did: str) -> Iterator[Cause]:
         pair,
         trial,
         "history-rewritten",
-        f"not the template: the client {did}",
-        f"send earlier messages again as they were; {_NOTHING_HELPS}",
+        f"not the template: the client {did}; {_NOTHING_HELPS}",
+        "send earlier messages again as they were",
     )
 
 
@@ -173,8 +175,8 @@ def _label(old: Message, new: Message) -> _Label:
             return label
     return _Label(
         "history-rewritten",
-        f"not the template: the client changed {_named(new)}",
-        f"send {_named(new)} again as it was; {_NOTHING_HELPS}",
+        f"not the template: the client changed {_named(new)}; {_NOTHING_HELPS}",
+        f"send {_place(new)} again as it was",
     )
 
 
@@ -184,16 +186,14 @@ def _form_flip(old: Message, new: Message) -> _Label | None:
         return None
     forms = f"{_form(a)} before and {_form(b)} now"
     said = f"the client sent the text of {_named(new)} as {forms}"
-    return _Label("content-form-flip", said, "send every content in one form", together=True)
+    return _Label("content-form-flip", said, "send contents in one form", together=True)
 
 
 def _arguments(old: Message, new: Message) -> _Label | None:
     if as_written(old.data) == as_written(new.data) or _meaning(old.data) != _meaning(new.data):
         return None
     said = f"the client wrote the tool-call arguments of {_named(new)} differently, with the same meaning"
-    return _Label(
-        "tool-arguments-reserialised", said, "send tool-call arguments as they were first sent", together=True
-    )
+    return _Label("tool-arguments-reserialised", said, "send arguments as first sent", together=True)
 
 
 def _reasoning_dropped(old: Message, new: Message) -> _Label | None:
@@ -207,7 +207,7 @@ def _reasoning_dropped(old: Message, new: Message) -> _Label | None:
     return _Label(
         "client-reasoning-dropped",
         said,
-        "send reasoning back with every request (reasoning_content)",
+        "send reasoning_content back",
         together=True,
     )
 
@@ -222,7 +222,7 @@ def _volatile(old: Message, new: Message) -> _Label | None:
     setting = client_setting(text[max(0, at - 400) : at + 400])
     if setting is not None:
         return _Label("volatile-text", said, setting.set, setting.paste, values=(was, now))
-    wanted = f"keep {now!r} out of {_named(new)}, or behind the history"
+    wanted = f"keep {_short(now)} out of {_place(new)}"
     return _Label("volatile-text", said, wanted, values=(was, now))
 
 
@@ -261,6 +261,14 @@ def volatile_stretch(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[st
     inserted = new.get("role") in SYSTEM_ROLES or "<system-reminder>" in b[:start]
     counts = any(char.isdigit() for char in was) and any(char.isdigit() for char in now)
     return (was, now, start) if inserted or counts else None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _place(message: Message) -> str:
+    return "the system text" if message.index == TOP_LEVEL else f"message {message.index}"
 
 
 def _named(message: Message) -> str:

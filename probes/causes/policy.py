@@ -11,7 +11,7 @@ from .base import Cause, Offer, Pair, Side, Trial, without
 from .changes import flat_text
 from .settings import client_setting, other_policies
 
-_IN_PLACE = "a template that writes later system turns in place (tplaudit probe tells)"
+_IN_PLACE = "an in-place template"
 
 
 def rewritten_by_policy(pair: Pair) -> Iterator[Cause]:

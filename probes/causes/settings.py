@@ -78,11 +78,11 @@ _OWN = {
     ),
 }
 _OTHERS = (
-    OtherPolicy("as-is", "a server that leaves system turns where they stand (policy as-is)"),
-    OtherPolicy("note", "a server that writes later system turns as notes (policy note)"),
-    OtherPolicy("note+merge", "a server that writes later system turns as notes (policy note+merge)"),
-    OtherPolicy("hoist", "a server that moves system turns and joins no turns (policy hoist)"),
+    OtherPolicy("as-is", "system turns left in place (policy as-is)"),
+    OtherPolicy("note", "system turns as notes (policy note)"),
+    OtherPolicy("note+merge", "system turns as notes (policy note+merge)"),
 )
+_UNJOINED = OtherPolicy("hoist", "system turns in front, no turns joined (policy hoist)")
 
 
 def kwarg_line(policy: str, name: str, value: Any) -> str:
@@ -105,3 +105,5 @@ def other_policies(policy: str) -> Iterator[OtherPolicy]:
     for other in _OTHERS:
         if other.policy != name:
             yield other
+    if name.endswith("+merge"):
+        yield _UNJOINED

@@ -35,8 +35,8 @@ _ABOUT_HISTORY = (
     "strip",
     "retain",
 )
-_KEEPS = "a template that goes on writing the reasoning of earlier turns"
-_ALIKE = "a template that writes a message alike whether or not others follow"
+_KEEPS = "a template that keeps earlier reasoning"
+_ALIKE = "a template that writes the last message like others"
 _CLOCK = "strftime_now"
 _PINNED = datetime(2026, 1, 1)
 
@@ -50,7 +50,7 @@ def clock(pair: Pair) -> Iterator[Cause]:
     trial = pair.trial(before.replace(now=pinned), after.replace(now=pinned))
     if trial is not None and pair.cured(trial):
         said = "the template prints the date or time, which moved on between the requests"
-        offer = Offer("template", "a template that prints no time, or the day only", trial)
+        offer = Offer("template", "a template without a clock", trial)
         yield Cause("template-clock", True, said, trial, (offer,))
 
 
@@ -82,7 +82,7 @@ def moved_system(pair: Pair) -> Iterator[Cause]:
         trial = pair.trial(earlier, without(pair.later.client, [owner.index]))
         if trial is not None and pair.cured(trial):
             said = f"the template writes message {owner.index} ({owner.role}) before messages that precede it"
-            offer = Offer("template", "a template that writes system turns where they stand", trial)
+            offer = Offer("template", "an in-place template", trial)
             yield Cause("template-moved-system", True, said, trial, (offer,))
             return
 
@@ -93,7 +93,7 @@ def position_dependent(pair: Pair) -> Iterator[Cause]:
         trial = pair.trial(pair.earlier.client.replace(tools=None), pair.later.client.replace(tools=None))
         if trial is not None and pair.cured(trial):
             said = "the template writes the tool list at another place than before"
-            offers = _counted(pair, "a template that writes the tools first")
+            offers = _counted(pair, "a template with the tools first")
             yield Cause("position-dependent-markup", True, said, trial, offers)
             return
     what = f"message {pair.was.index} ({pair.was.role})" if pair.was.index is not None else "earlier text"

@@ -82,7 +82,7 @@ def is_bare(name: str) -> bool:
     """Tell whether a side is a template alone, which brings no special tokens."""
     source = git_source(name, ".")
     suffix = PurePosixPath(source.path if source else name).suffix
-    return name == "-" or suffix == ".jinja" or (Path(name).is_file() and suffix != ".json")
+    return name == "-" or suffix == ".jinja" or (Path(name).is_file() and suffix not in (".json", ".gguf"))
 
 
 def with_tokens_of(bare: ChatTemplate, other: ChatTemplate) -> ChatTemplate:

@@ -169,6 +169,7 @@ FILES = {
     "model.safetensors": b"weights",
     "modeling_own.py": b"raise SystemExit",
 }
+WANTED = FILES.keys() - {"tokenizer.json", "model.safetensors", "modeling_own.py"}
 OLD = "f" * 40
 WITHOUT = {"config.json": b"{}", "model.Q4.gguf": b"GGUF"}
 #: Files of the stand-in hub, by model and then by commit; the first commit is the main one.
@@ -250,6 +251,7 @@ def point_to(address, cache, monkeypatch):
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
 
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -264,17 +266,9 @@ def test_a_template_and_its_tokens_come_from_the_hub(hub, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_only_the_id_and_the_names_of_the_few_files_are_sent(hub):
+def test_only_the_few_files_are_downloaded(hub):
     directory = template_snapshot("owner/model")
-    wanted = FILES.keys() - {"tokenizer.json", "model.safetensors", "modeling_own.py"}
-    found = {str(file.relative_to(directory)) for file in directory.rglob("*") if file.is_file()}
-    assert found == wanted
-    assert {method for method, _, _ in hub.seen} <= {"GET", "HEAD"}
-    assert {path for _, path, _ in hub.seen} <= {
-        *("/api/models/owner/model", "/api/models/owner/model/revision/main"),
-        f"/api/models/owner/model/tree/{COMMIT}",
-        *(f"/owner/model/resolve/{COMMIT}/{file}" for file in wanted),
-    }
+    assert {str(file.relative_to(directory)) for file in directory.rglob("*") if file.is_file()} == WANTED
 
 
 @pytest.mark.parametrize("revision", ["v1", OLD])
@@ -333,7 +327,8 @@ def test_no_network_is_said_at_once(tmp_path, monkeypatch):
 
 def run(*arguments, **environment):
     """Run the command line with nothing of this environment that `huggingface_hub` reads."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "TRANSFORMERS_"))}
+    read = ("HF_", "TRANSFORMERS_", "DISABLE_TELEMETRY")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(read)}
     return subprocess.run(
         [sys.executable, "-m", "tplaudit.cli.app", *arguments],
         capture_output=True,
@@ -344,13 +339,18 @@ def run(*arguments, **environment):
     )
 
 
-def test_the_command_line_obeys_the_environment(hub, tmp_path):
+def test_the_command_line_obeys_the_environment_and_sends_no_more_than_the_id(hub, tmp_path):
     environment = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_own"}
     online = run("probe", "owner/model", "--json", "--fail-on=never", **environment)
     assert (online.returncode, online.stderr) == (0, "")
     assert json.loads(online.stdout)["template"]["source"] == "owner/model"
-    print(hub.seen)
     assert {token for _, _, token in hub.seen} == {"Bearer hf_own"}
+    assert {method for method, _, _ in hub.seen} == {"GET", "HEAD"}
+    assert {path for _, path, _ in hub.seen} <= {
+        *("/api/models/owner/model", "/api/models/owner/model/revision/main"),
+        f"/api/models/owner/model/tree/{COMMIT}",
+        *(f"/owner/model/resolve/{COMMIT}/{file}" for file in WANTED),
+    }
 
     asked = len(hub.seen)
     offline = run("thinking", "owner/model", "--json", TRANSFORMERS_OFFLINE="1", **environment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,8 +146,25 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         load_template("-")
 
 
+def test_a_file_loads_neither_the_hub_nor_the_reader_of_gguf(tmp_path: Path) -> None:
+    write(tmp_path, {"bare.jinja": "x", "tokenizer_config.json": {"chat_template": "x"}})
+    names = ["huggingface_hub", "tplaudit.probes.hub", "tplaudit.probes.gguf_file"]
+    code = (
+        "import sys; from tplaudit.probes.template_files import load_template\n"
+        f"for name in ({str(tmp_path / 'bare.jinja')!r}, {str(tmp_path)!r}): load_template(name)\n"
+        f"print([name for name in {names} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
 BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "missing": ({}, "nothing.jinja", "no such file"),
+    "a missing directory": ({}, "nothing", "no such file"),
+    "an impossible name": ({}, "x" * 5000, "file name too long"),
+    "binary under another name": ({"model.safetensors": b"\x08\0\0"}, "model.safetensors", "a binary file"),
     "an empty directory": ({}, ".", "no chat template here"),
     "a configuration without a template": ({"tokenizer_config.json": CONFIG}, ".", "no chat template here"),
     "the same, alone": ({"tokenizer_config.json": CONFIG}, "tokenizer_config.json", "no chat template here"),

@@ -294,11 +294,13 @@ def test_rapid_mlx_goes_back_to_recurrent_checkpoints():
     spans = cache.spans(array(range(9100)), Match(0), marks)
     assert [span.end for span in spans] == [2048, 4096, 5000, 7048, 9096, 9100]
     turn(cache, range(9100), marks)
-    # Four of five are left: 5000 is the anchor, 9096 the newest, and 2048 the closest behind another.
+    # Four of five are left of the whole: 5000 is the anchor, 9096 the newest, 2048 close behind another.
+    assert [cache.reusable(at, 9200) for at in (4095, 4096, 5000, 7048, 9096)] == [0, 4096, 5000, 7048, 9096]
+    # The sequence that ends at the message start still has the first one.
     reused = {
         at: cache.match(array([*range(at), -1, -2])).reused for at in (3000, 4999, 5000, 7048, 9097, 9100)
     }
-    assert reused == {3000: 0, 4999: 4096, 5000: 5000, 7048: 7048, 9097: 9096, 9100: 9100}
+    assert reused == {3000: 2048, 4999: 4096, 5000: 5000, 7048: 7048, 9097: 9096, 9100: 9100}
     # A whole prompt cannot give up its last token; the shorter sequence counts.
     assert cache.match(array(range(9100))).reused == 5000
     assert len(cache) == 2

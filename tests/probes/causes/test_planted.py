@@ -252,7 +252,7 @@ def test_a_message_is_removed(conversation: tuple[Messages, Messages], data: st.
     turn = replayed(STEADY, first, faulty).turns[1]
     check(turn, "history-rewritten", index, won)
     assert turn.divergence is not None
-    assert "no template or server setting helps" in turn.divergence.remedies[0].set
+    assert "no template or server setting helps" in turn.divergence.evidence
 
 
 @settings(max_examples=25, deadline=None)
