@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
-from typing import Any
 
 from .errors import InputError
 from .mlx_model import brief
@@ -81,26 +81,22 @@ def template_snapshot(name: str) -> Path:
     Raises:
         InputError: they are not in the cache and cannot be downloaded.
     """
-    return _download(name, [*_TEMPLATES], quiet=True)
+    return _download(name, [*_TEMPLATES])
 
 
-def _download(name: str, patterns: list[str], *, quiet: bool = False) -> Path:
+def _download(name: str, patterns: list[str]) -> Path:
     """Return the directory of a snapshot that has the files of these patterns."""
     # Telemetry tells the hub of other software on this machine. The switch is read at the first import, which
     # is here because it takes a second.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import constants, errors, snapshot_download
+    from huggingface_hub.utils import disable_progress_bars
 
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     repository, _, revision = name.partition("@")
     try:
-        return Path(
-            snapshot_download(
-                repository,
-                revision=revision or None,
-                allow_patterns=patterns,
-                tqdm_class=_no_progress() if quiet else None,
-            )
-        )
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
     except errors.GatedRepoError as error:
         raise InputError(
             "the model is gated", where=name, fix="accept its terms on the hub and run `hf auth login`"
@@ -127,7 +123,7 @@ def _download(name: str, patterns: list[str], *, quiet: bool = False) -> Path:
             f"there is no such model directory or template here, {_why_absent(error)}, and the model is not "
             f"in the cache {constants.HF_HUB_CACHE}{part}",
             where=name,
-            fix=f"download it first: `{_command(name)}`",
+            fix=f"check the name, or download it first: `{_command(name)}`",
         ) from error
     except Exception as error:
         raise InputError(
@@ -146,17 +142,6 @@ def _why_absent(error: Exception) -> str:
     if isinstance(error.__cause__, errors.HfHubHTTPError):
         return f"the hub answers with HTTP {error.__cause__.response.status_code}"
     return "the hub cannot be reached"
-
-
-def _no_progress() -> type[Any]:
-    """Return a progress bar that is never drawn, since a few kilobytes are not worth one."""
-    from huggingface_hub.utils import tqdm
-
-    class NoProgress(tqdm):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **{**options, "disable": True})
-
-    return NoProgress
 
 
 def _command(name: str) -> str:

@@ -148,8 +148,8 @@ class Response:
     ],
 )
 def test_what_the_hub_answers_is_one_sentence(tmp_path, monkeypatch, error, said):
-    def download(name, *, allow_patterns, **options):
-        assert name == "owner/model" and "*.py" not in allow_patterns
+    def download(name, *, allow_patterns, revision):
+        assert revision is None and name == "owner/model" and "*.py" not in allow_patterns
         raise error()
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
