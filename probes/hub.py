@@ -86,14 +86,13 @@ def template_snapshot(name: str) -> Path:
 
 def _download(name: str, patterns: list[str]) -> Path:
     """Return the directory of a snapshot that has the files of these patterns."""
-    # Telemetry tells the hub of other software on this machine. The switch is read at the first import, which
-    # is here because it takes a second.
+    # Both are read at the first import, which is here because it takes a second. Telemetry tells the hub of
+    # other software on this machine.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import constants, errors, snapshot_download
-    from huggingface_hub.utils import disable_progress_bars
-
     if not sys.stderr.isatty():
-        disable_progress_bars()
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    from huggingface_hub import constants, errors, snapshot_download
+
     repository, _, revision = name.partition("@")
     try:
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
@@ -138,7 +137,7 @@ def _why_absent(error: Exception) -> str:
     from huggingface_hub import constants, errors
 
     if constants.HF_HUB_OFFLINE:
-        return "downloads are switched off (HF_HUB_OFFLINE)"
+        return "downloads are switched off (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE)"
     if isinstance(error.__cause__, errors.HfHubHTTPError):
         return f"the hub answers with HTTP {error.__cause__.response.status_code}"
     return "the hub cannot be reached"

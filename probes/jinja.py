@@ -422,6 +422,18 @@ def environment() -> TemplateEnvironment:
     return env
 
 
+class _NameTracker(jinja2.meta.TrackingCodeGenerator):
+    """Jinja's own analysis of names, without folding constants: nothing of the template is computed."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        if isinstance(node, nodes.TemplateData):
+            return super()._output_child_to_const(node, frame, finalize)
+        raise nodes.Impossible
+
+
 def undeclared_variables(tree: nodes.Template) -> frozenset[str]:
     """Return the names that a template takes from outside, by Jinja's own analysis."""
-    return frozenset(jinja2.meta.find_undeclared_variables(tree))
+    tracker = _NameTracker(tree.environment)
+    tracker.optimizer = None
+    tracker.visit(tree)
+    return frozenset(tracker.undeclared_identifiers)

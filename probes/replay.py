@@ -36,7 +36,7 @@ from .summary import summarise
 from .tokens import IncrementalEncoder
 
 if TYPE_CHECKING:
-    from .caches.kv import KVBlock
+    from .caches.states import StateBlock
     from .mlx_engine import MLXEngine, Verification
     from .tokens import Ids
 
@@ -277,7 +277,7 @@ class _PolicyRun:
             return None
         done = engine.prefill(
             ids,
-            [cast("KVBlock", block.payload) for block in match.blocks],
+            [cast("StateBlock", block.payload) for block in match.blocks],
             match.reused,
             block_size=self._cache.block_size,
         )
@@ -305,7 +305,8 @@ def _same_input(one: Prepared, other: Prepared) -> bool:
     """Tell whether two policies' requests render alike because they are the same, key order included."""
     first, second = one.request, other.request
     return (
-        one.profile == other.profile
+        one.error is other.error is None
+        and one.profile == other.profile
         and first.now == second.now
         and first.partial == second.partial
         and written_alike(first.tools, second.tools)

@@ -187,8 +187,9 @@ def _provenance(report: ReplayReport) -> str:
         if report.engine == "mlx"
         else "No model ran (engine tokens), so no seconds are measured."
     )
+    tokenizer = "the bundled tokenizer" if model.tokenizer == "bundled" else model.tokenizer
     return (
-        f"Tokens are counted with {model.tokenizer}; cache: {report.cache.kind}, "
+        f"Tokens are counted with {tokenizer}; cache: {report.cache.kind}, "
         f"blocks of {report.cache.block_size} tokens. {ran}"
     )
 

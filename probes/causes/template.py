@@ -172,8 +172,11 @@ def _neutral_successors(pair: Pair) -> list[dict[str, Any]]:
     """Return messages that a conversation can go on with and that carry no text of its own."""
     reply = {"role": "assistant", "content": "ok"}
     user = {"role": "user", "content": "ok"}
+    function = {"name": "ok", "arguments": {}}
+    calls = [{"id": "call00000", "type": "function", "function": function}]
+    calling = {"role": "assistant", "content": "", "tool_calls": calls}
     last = pair.earlier.client.messages[-1].data.get("role") if pair.earlier.client.messages else None
-    return [user] if last == "assistant" else [reply, user]
+    return [user] if last == "assistant" else [reply, user, calling]
 
 
 def _appended(request: Request, message: dict[str, Any]) -> Request:

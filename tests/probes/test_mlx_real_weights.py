@@ -95,7 +95,7 @@ def convert(gguf, directory):
             array = mx.dequantize(array, scales, biases, group_size=32, bits=bits)
         *block, part, _ = name.split(".")
         if part in ("attn_q", "attn_k"):
-            # llama.cpp interleaves the two halves that rotary embedding turns; mlx-lm has one after the other.
+            # llama.cpp interleaves the halves that rotary embedding turns; mlx-lm has one after the other.
             heads = config["num_attention_heads" if part == "attn_q" else "num_key_value_heads"]
             array = array.reshape(heads, -1, 2, array.shape[-1]).swapaxes(1, 2).reshape(array.shape)
         layer = f"layers.{block[1]}." if block else ""

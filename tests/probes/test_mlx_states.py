@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tplaudit.probes import mlx_model
 from tplaudit.probes.caches.base import Span
@@ -230,6 +230,8 @@ requests = st.tuples(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
+    # Making a failing session smaller would take minutes.
+    phases=[Phase.generate],
 )
 @given(
     session=st.lists(requests, min_size=3, max_size=4),
