@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 from jinja2 import Template, nodes
@@ -145,6 +146,7 @@ class ChatTemplate:
     Args:
         templates: source texts by name; a single one is called `default`.
         source: what a person called it, for reports.
+        path: the model directory or the file that it came from; None where there is none here.
         special_tokens: `bos_token`, `eos_token` and so on.
         now: the clock for requests that do not bring one; None for the local time.
         limits: bounds of a render.
@@ -160,6 +162,7 @@ class ChatTemplate:
         templates: Mapping[str, str],
         *,
         source: str,
+        path: Path | None = None,
         special_tokens: Mapping[str, str] | None = None,
         now: datetime | None = None,
         limits: Limits | None = None,
@@ -167,6 +170,7 @@ class ChatTemplate:
     ) -> None:
         self.sources = {name: TemplateSource(text) for name, text in templates.items()}
         self.source = source
+        self.path = path
         self.special_tokens = dict(special_tokens or {})
         self.now = now
         self.limits = limits or Limits()

@@ -39,37 +39,37 @@ def load_template(
         InputError: there is no template there, a file cannot be read, or the hub does not give it.
     """
     try:
-        texts, tokens, fix = _find(str(name))
+        texts, tokens, path, fix = _find(str(name))
     except OSError as error:
         raise _unreadable(error, str(name)) from None
     if not texts:
         raise InputError("no chat template here", where=str(name), fix=fix)
     return ChatTemplate(
-        texts, source=str(name), special_tokens=tokens | dict(special_tokens or {}), **options
+        texts, source=str(name), path=path, special_tokens=tokens | dict(special_tokens or {}), **options
     )
 
 
-def _find(name: str) -> tuple[dict[str, str], dict[str, str], str]:
-    """Return templates and special tokens, and what to do where there are no templates."""
+def _find(name: str) -> tuple[dict[str, str], dict[str, str], Path | None, str]:
+    """Return templates, special tokens and where they were, and what to do where there are no templates."""
     path = Path(name)
     fix = "give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file"
     if name == "-":
-        return {"default": _read(sys.stdin.buffer, "-")}, dict(BARE_TOKENS), fix
+        return {"default": _read(sys.stdin.buffer, "-")}, dict(BARE_TOKENS), None, fix
     if path.is_dir():
-        return *_from_directory(path), fix
+        return *_from_directory(path), path, fix
     if path.suffix == ".json":
         config = read_json(path)
-        return _from_config(config, path), tokens_of(config), fix
+        return _from_config(config, path), tokens_of(config), path, fix
     if path.suffix == ".gguf" or _is_gguf(path):
         from .gguf_file import read_gguf
 
         texts, tokens = read_gguf(path)
         fix = "give the .jinja file or the directory of the model that it was converted from"
-        return texts, tokens or dict(BARE_TOKENS), fix
+        return texts, tokens or dict(BARE_TOKENS), path, fix
     if (directory := _from_hub(path, name)) is not None:
         fix = "name the model that it was made from, or download its GGUF file if it has one and give that"
-        return *_from_directory(directory), fix
-    return {"default": read_text(path)}, dict(BARE_TOKENS), fix
+        return *_from_directory(directory), directory, fix
+    return {"default": read_text(path)}, dict(BARE_TOKENS), path, fix
 
 
 def _is_gguf(path: Path) -> bool:

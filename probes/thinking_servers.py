@@ -41,13 +41,13 @@ def detect_preserve_thinking(template: ChatTemplate) -> bool | None:
 
 
 def _server_text(template: ChatTemplate) -> str | None:
-    path = Path(template.source)
+    path = template.path
     with contextlib.suppress(InputError, OSError):
-        if path.is_dir():
+        if path is not None and path.is_dir():
             if (path / "chat_template.jinja").is_file():
                 return read_text(path / "chat_template.jinja")
             return _text_of(read_json(path / "tokenizer_config.json"))
-        if path.suffix == ".json":
+        if path is not None and path.suffix == ".json":
             return _text_of(read_json(path))
     return template.sources["default"].text if set(template.sources) == {"default"} else None
 
@@ -59,7 +59,9 @@ def _text_of(config: Mapping[str, Any]) -> str | None:
 
 def model_type(template: ChatTemplate) -> str | None:
     """Return `model_type` of the config.json beside a template, None where there is none."""
-    path = Path(template.source)
+    path = template.path
+    if path is None:
+        return None
     directory = path if path.is_dir() else path.parent
     with contextlib.suppress(InputError, OSError):
         if (directory / "config.json").is_file():

@@ -40,9 +40,10 @@ LINEAR = {
     "linear_value_head_dim": 16,
     "linear_conv_kernel_dim": 4,
 }
+# All experts run for every token: of two that are nearly level, rounding may choose either.
 EXPERTS = {
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
+    "num_experts": 3,
+    "num_experts_per_tok": 3,
     "decoder_sparse_step": 1,
     "shared_expert_intermediate_size": 64,
     "mlp_only_layers": [],
@@ -82,7 +83,7 @@ LLAMA4 = {
         "interleave_moe_layer_step": 2,
         "intermediate_size_mlp": 128,
         "num_experts_per_tok": 1,
-        "num_local_experts": 4,
+        "num_local_experts": 1,
         "rope_scaling": None,
         "rope_theta": 1e4,
         "use_qk_norm": True,
@@ -107,8 +108,8 @@ CONFIGS = {
     "gpt_oss": SLIDING
     | {
         "model_type": "gpt_oss",
-        "num_local_experts": 4,
-        "num_experts_per_tok": 2,
+        "num_local_experts": 3,
+        "num_experts_per_tok": 3,
         "layer_types": ["sliding_attention", "full_attention"] * 2,
     },
     "falcon_h1": FALCON,
