@@ -1,6 +1,6 @@
 """The chat template and the special tokens of a GGUF file, read from its header.
 
-The format: docs/gguf.md of ggml-org/ggml, versions 2 and 3; the keys: `gguf-py/gguf/constants.py` of
+The format: `gguf.md` in ggml-org/ggml, versions 2 and 3; the keys: `gguf-py/gguf/constants.py` of
 ggml-org/llama.cpp. A header is a row of keys and values, and an array of texts has to be walked to find what
 stands behind it; tensors, which follow the header, are never touched.
 

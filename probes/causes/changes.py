@@ -99,12 +99,11 @@ def restored(before: Messages, after: Messages) -> list[Message]:
 
 def moved(before: Messages, after: Messages, found: list[Change]) -> tuple[int, int] | None:
     """Return the old and new position of the first message that only changed its place, if one did."""
-    gone = {_written(before[i]): i for change in found for i in change.old}
+    old, new = [_written(each) for each in before], [_written(each) for each in after]
     for change in found:
-        for j in change.new:
-            i = gone.get(_written(after[j]))
-            if i is not None and i != j:
-                return i, j
+        for at in change.old if change.kind == "delete" else ():
+            if old[at] in new and new.count(old[at]) >= old.count(old[at]):
+                return at, len(new) - 1 - new[::-1].index(old[at])
     return None
 
 

@@ -16,7 +16,7 @@ IN_PLACE = template("in-place")
 
 
 def replay_json(tplaudit, *arguments: object) -> dict:
-    done = tplaudit("replay", CLAUDE, "--json", *arguments)
+    done = tplaudit("replay", CLAUDE, "--json", *arguments, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -124,7 +124,7 @@ def test_sums_of_every_turn(strict: dict) -> None:
 def test_verify(tmp_path: Path, tplaudit) -> None:
     short = tmp_path / "short.jsonl"
     short.write_text("".join(CLAUDE.read_text().splitlines(keepends=True)[:14]))
-    done = tplaudit("replay", short, "--verify", "--json", "--policy", "omlx")
+    done = tplaudit("replay", short, "--verify", "--json", "--policy", "omlx", timeout=600)
     assert done.returncode == 0, done.stderr
     verify = json.loads(done.stdout)["verify"]
     assert verify["checked_turns"] >= 3

@@ -21,8 +21,8 @@ from tplaudit.probes.rendering import Limits
 from tplaudit.probes.template import ChatTemplate, TemplateSource
 
 LIMITS = Limits(seconds=0.3, characters=5_000_000, bytes=400_000_000)
-#: 1 s for the kill, and what a machine with two busy cores adds.
-SLACK = 1.5
+#: What a busy machine may add to the kill; no measure of speed.
+SLACK = 20.0
 #: What this process may grow by: bounds.MOST_MEMORY and one step.
 MOST_GROWTH = 700_000_000
 
@@ -307,7 +307,7 @@ def test_a_template_that_runs_for_ever_is_stopped(name: str) -> None:
     with pytest.raises(RenderLimit) as stopped:
         template.render(MESSAGES)
     assert stopped.value is outcome
-    assert time.monotonic() - again < 0.1, "it was tried again"
+    assert time.monotonic() - again < LIMITS.seconds, "it was tried again"
 
 
 @pytest.mark.parametrize("name", GROWING)
@@ -415,7 +415,7 @@ def test_an_interrupt_leaves_everything_usable(prefix: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         slow.render(MESSAGES)
     timer.join()
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < SLACK
     assert other.render(MESSAGES) == "fine"
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
@@ -458,7 +458,7 @@ def test_the_parsing_of_a_template_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     started = time.monotonic()
     with pytest.raises(RenderLimit):
         template.render(MESSAGES)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < SLACK
 
 
 def test_a_long_output_is_stopped_in_the_child_too() -> None:

@@ -279,6 +279,7 @@ def test_a_reminder_is_moved(conversation: tuple[Messages, Messages], data: st.D
     won = shared(STEADY, first, clean) - shared(STEADY, first, faulty)
     turn = replayed(STEADY, first, faulty).turns[1]
     check(turn, "history-rewritten", at, won)
+    assert f"moved message {at} to position {len(faulty) - 1}" in turn.divergence.evidence
 
 
 @pytest.mark.parametrize(
