@@ -95,23 +95,14 @@ def command(
     names = options.policy_names(policy)
     policies = [parse_policy(name) for name in names]
     settings = Settings(
-        transcript,
-        model,
-        template,
-        tokenizer,
-        options.read_special_tokens(special_token),
-        options.read_now(now),
-        options.read_kwargs(kwargs),
-        block_size,
-        options.read_size(cache_bytes),
-        not no_causes,
+        transcript, options.read_kwargs(kwargs), block_size, options.read_size(cache_bytes), not no_causes
     )
     loaded = load_model(
         model,
         template=template,
         tokenizer=tokenizer,
-        special_tokens=settings.special_tokens,
-        now=settings.now,
+        special_tokens=options.read_special_tokens(special_token),
+        now=options.read_now(now),
     )
     chosen = engine.value if engine else loaded.default_engine
     if verify and chosen != "mlx":
@@ -126,7 +117,7 @@ def command(
         )
     if jobs > 1 and chosen == "mlx":
         raise UsageError("one model runs in one process", where="--jobs", fix="add --engine tokens")
-    if jobs > 1 and "-" in (transcript, model):
+    if jobs > 1 and transcript == "-":
         raise UsageError(
             "several processes cannot read one stdin", where="--jobs", fix="give the path of a file"
         )
@@ -169,7 +160,7 @@ def _in_processes(
     from ..probes.jobs import replay_in_processes
 
     with Console(stderr=True).status("replaying …", spinner="dots"):
-        report = replay_in_processes(settings, names, jobs, loaded)
+        report = replay_in_processes(settings, loaded, names, jobs)
     return report, 0 if report.complete else 2
 
 

@@ -433,7 +433,7 @@ class _NameTracker(jinja2.meta.TrackingCodeGenerator):
 
 def undeclared_variables(tree: nodes.Template) -> frozenset[str]:
     """Return the names that a template takes from outside, by Jinja's own analysis."""
-    tracker = _NameTracker(tree.environment)
+    tracker = _NameTracker(environment())
     tracker.optimizer = None
     tracker.visit(tree)
     return frozenset(tracker.undeclared_identifiers)

@@ -6,11 +6,10 @@ import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from .errors import InputError
-from .models import ReplayModel, load_model
+from .models import ReplayModel
 from .policies import parse_policy
 from .replay import Replay
 from .report import ReplayReport
@@ -19,15 +18,10 @@ from .transcripts import open_transcript
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a replay is made of, in a form that goes to another process. Tokens are only counted.
+    """What a replay is made of besides model and policies, for other processes. Tokens are only counted.
 
     Attributes:
         transcript: path of the transcript.
-        model: what stands for the model; None for the bundled one.
-        template: a template file that replaces the model's own.
-        tokenizer: a tokenizer that replaces the model's own.
-        special_tokens: laid over the model's own.
-        now: the clock for requests that do not bring one.
         kwargs: chat-template kwargs laid over every request's own.
         block_size: tokens per cache block.
         capacity_bytes: the most that a cache may hold, or None for no limit.
@@ -35,11 +29,6 @@ class Settings:
     """
 
     transcript: str
-    model: str | None = None
-    template: str | None = None
-    tokenizer: str | None = None
-    special_tokens: Mapping[str, str] = field(default_factory=dict)
-    now: datetime | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     block_size: int = 256
     capacity_bytes: int | None = None
@@ -47,27 +36,27 @@ class Settings:
 
 
 def replay_in_processes(
-    settings: Settings, policies: Sequence[str], jobs: int, model: ReplayModel | None = None
+    settings: Settings, model: ReplayModel, policies: Sequence[str], jobs: int
 ) -> ReplayReport:
     """Replay a transcript under several policies, and report them in the order given.
 
     Args:
         settings: the replay.
+        model: template and tokenizer.
         policies: the policies, as `--policy` takes them.
         jobs: the most processes at a time, of which this one is the first.
-        model: what the settings name, where it is loaded already.
 
     Raises:
-        InputError: the model or the transcript cannot be read at all.
+        InputError: the transcript cannot be read at all.
     """
     mine, others = policies[:: max(jobs, 1)], [each for at, each in enumerate(policies) if at % max(jobs, 1)]
     if not others:
-        return _replay(settings, mine, model)
+        return _replay(settings, model, mine)
     # Fresh processes: a forked one would share the pipes of this one's render child.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs - 1, len(others)), context) as pool:
-        running = [pool.submit(_replay, settings, [each]) for each in others]
-        reports = [_replay(settings, mine, model), *(each.result() for each in running)]
+        running = [pool.submit(_replay, settings, model, [each]) for each in others]
+        reports = [_replay(settings, model, mine), *(each.result() for each in running)]
     place = {policy: at for at, policy in enumerate(policies)}
     found = sorted(
         (policy for report in reports for policy in report.policies), key=lambda each: place[each.policy]
@@ -87,14 +76,7 @@ def replay_in_processes(
     )
 
 
-def _replay(settings: Settings, policies: Sequence[str], model: ReplayModel | None = None) -> ReplayReport:
-    model = model or load_model(
-        settings.model,
-        template=settings.template,
-        tokenizer=settings.tokenizer,
-        special_tokens=settings.special_tokens,
-        now=settings.now,
-    )
+def _replay(settings: Settings, model: ReplayModel, policies: Sequence[str]) -> ReplayReport:
     requests = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
     replay = Replay(
         requests,

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from .mlx_engine import MLXEngine, Verification
     from .tokens import Ids
 
+#: Prompts between two comparisons with whole-text encoding; the last prompt is always compared.
+_CHECK_EVERY = 500
+
 
 class Replay:
     """One replay of a transcript. `turns` runs it; `report` tells what has run so far.
@@ -153,7 +156,7 @@ class _PolicyRun:
     def __init__(self, policy: Policy, replay: Replay) -> None:
         self.policy = policy
         self.turns: list[TurnReport] = []
-        self.encoder = IncrementalEncoder(replay.model.tokenizer)
+        self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
         self._cache = replay.new_cache()
         self._stored = StoredSequences()

@@ -46,6 +46,7 @@ class StoredSequences:
     def __init__(self) -> None:
         self._stored: list[_Stored] = []
         self._looked_up: tuple[Ids, list[int]] | None = None
+        self._last: tuple[Ids, list[int]] | None = None
 
     @property
     def last_length(self) -> int:
@@ -67,12 +68,33 @@ class StoredSequences:
         start = max(shared, default=0)
         parent = shared.index(start) if shared else None
         self._stored.append(_Stored(turn, parent, start, ids[start:].copy()))
+        self._last = (ids, [*shared, len(ids)])
         self._looked_up = None
 
     def _shared(self, ids: Ids) -> list[int]:
         """Return for each stored sequence how many ids it shares with `ids`; found once for both askers."""
-        if self._looked_up is not None and self._looked_up[0] is ids:
-            return self._looked_up[1]
+        if self._looked_up is None or self._looked_up[0] is not ids:
+            self._looked_up = (ids, self._by_last(ids) or self._one_by_one(ids))
+        return self._looked_up[1]
+
+    def _by_last(self, ids: Ids) -> list[int] | None:
+        """Tell it from what the last sequence shares with all others; None where that is not enough.
+
+        Where `ids` shares `common` ids with the last one, what shares less with that one shares as much with
+        `ids`, and what shares more shares `common`. What shares just as much may go on like `ids`.
+        """
+        if self._last is None:
+            return None
+        last, counts = self._last
+        common = common_prefix_ids(last, ids)
+        if any(
+            count == common and entry.length > common
+            for entry, count in zip(self._stored, counts, strict=True)
+        ):
+            return None
+        return [min(count, common) for count in counts]
+
+    def _one_by_one(self, ids: Ids) -> list[int]:
         shared: list[int] = []
         for entry in self._stored:
             before = shared[entry.parent] if entry.parent is not None else 0
@@ -80,5 +102,4 @@ class StoredSequences:
                 shared.append(before)
             else:
                 shared.append(entry.start + common_prefix_ids(entry.tail, ids[entry.start :]))
-        self._looked_up = (ids, shared)
         return shared

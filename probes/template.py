@@ -58,6 +58,10 @@ class TemplateSource:
     def __init__(self, text: str) -> None:
         self.text = text
 
+    def __reduce__(self) -> tuple[type[TemplateSource], tuple[str]]:
+        """Pickle the text alone: what was made of it is made again where it is needed."""
+        return TemplateSource, (self.text,)
+
     @cached_property
     def tree(self) -> nodes.Template:
         """The syntax tree. Raises RenderError where the source is not valid Jinja."""
@@ -91,6 +95,11 @@ class TemplateSource:
     def compiled(self) -> Template:
         """The compiled template, for well-behaved ones."""
         return compile_template(self.tree)
+
+    @cached_property
+    def comparisons(self) -> tuple[nodes.Compare, ...]:
+        """All comparisons of the template, in order."""
+        return tuple(self.tree.find_all(nodes.Compare))
 
     @cached_property
     def sha256(self) -> str:

@@ -46,7 +46,7 @@ def compared_texts(source: TemplateSource, variable: str) -> tuple[str, ...]:
         RenderError: the source is not valid Jinja.
     """
     found: dict[str, None] = {}
-    for comparison in source.tree.find_all(nodes.Compare):
+    for comparison in source.comparisons:
         sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
         if any(isinstance(side, nodes.Name) and side.name == variable for side in sides):
             found.update(dict.fromkeys(text for side in sides for text in _texts(side)))

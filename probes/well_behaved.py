@@ -7,7 +7,8 @@ while the template runs, and has the last word. No says nothing bad about a temp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from jinja2 import nodes
 
@@ -59,18 +60,23 @@ def _walk(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 def _bounded(node: nodes.Node) -> bool:
-    match node:
-        case nodes.Filter(name=name):
-            return name in _FILTERS or name not in environment().filters
-        case nodes.Test(name=name):
-            return name not in COSTLY_TESTS
-        case nodes.Call(node=nodes.Getattr(attr=name)):
-            return name in _METHODS
-        case nodes.Compare(ops=operands):
-            return len(operands) <= _MAX_COMPARED
-        case nodes.Dict(items=pairs):
-            return sum(not isinstance(pair.key, nodes.Const) for pair in pairs) <= _MAX_KEYS
-        case nodes.Name(name=name):
-            return name not in _COSTLY_FUNCTIONS
-        case _:
-            return not isinstance(node, _FOREIGN)
+    check = _CHECKS.get(type(node))
+    return not isinstance(node, _FOREIGN) if check is None else check(node)
+
+
+def _call_bounded(node: nodes.Call) -> bool:
+    return not isinstance(node.node, nodes.Getattr) or node.node.attr in _METHODS
+
+
+def _keys_bounded(node: nodes.Dict) -> bool:
+    return sum(not isinstance(pair.key, nodes.Const) for pair in node.items) <= _MAX_KEYS
+
+
+_CHECKS: dict[type[nodes.Node], Callable[[Any], bool]] = {
+    nodes.Filter: lambda node: node.name in _FILTERS or node.name not in environment().filters,
+    nodes.Test: lambda node: node.name not in COSTLY_TESTS,
+    nodes.Call: _call_bounded,
+    nodes.Compare: lambda node: len(node.ops) <= _MAX_COMPARED,
+    nodes.Dict: _keys_bounded,
+    nodes.Name: lambda node: node.name not in _COSTLY_FUNCTIONS,
+}

@@ -103,9 +103,9 @@ def replay(session: Path, jinja: Path, directory: str, *, causes: bool) -> tuple
     from tplaudit.probes.jobs import Settings, replay_in_processes
     from tplaudit.probes.models import load_model
 
-    settings = Settings(str(session), str(jinja), tokenizer=directory, causes=causes)
+    settings = Settings(str(session), causes=causes)
     started = time.perf_counter()
-    report = replay_in_processes(settings, POLICIES, 2, load_model(str(jinja), tokenizer=directory))
+    report = replay_in_processes(settings, load_model(str(jinja), tokenizer=directory), POLICIES, 2)
     return time.perf_counter() - started, report
 
 

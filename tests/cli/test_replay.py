@@ -282,9 +282,8 @@ def test_jobs_change_nothing_in_the_report(tplaudit) -> None:
     [
         (CLAUDE, "--engine", "mlx"),
         ("-", "--engine", "tokens"),
-        (CLAUDE, "--model", "-", "--engine", "tokens"),
     ],
-    ids=["mlx", "transcript on stdin", "template on stdin"],
+    ids=["mlx", "transcript on stdin"],
 )
 def test_jobs_that_cannot_be(arguments: tuple[object, ...], tplaudit) -> None:
     done = tplaudit("replay", *arguments, "--jobs", "2", stdin=IN_PLACE.read_text())

@@ -16,4 +16,4 @@ def test_two_processes_report_the_same_as_one() -> None:
     run = Replay(open_transcript(path), load_model(None), [parse_policy(name) for name in names])
     for _ in run.turns():
         pass
-    assert replay_in_processes(Settings(path), names, 2) == run.report()
+    assert replay_in_processes(Settings(path), load_model(None), names, 2) == run.report()

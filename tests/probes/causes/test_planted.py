@@ -87,7 +87,7 @@ texts = st.lists(st.sampled_from(WORDS), min_size=3, max_size=9).map(" ".join)
 @st.composite
 def rounds(draw: st.DrawFn, number: int) -> Messages:
     """A user turn, some tool rounds with reasoning, and an answer."""
-    messages: Messages = [{"role": "user", "content": draw(texts)}]
+    messages: Messages = [{"role": "user", "content": f"{number}: {draw(texts)}"}]
     for step in range(draw(st.integers(1, 2))):
         call = {"name": "tide", "arguments": {"port": draw(texts), "day": number, "hour": step}}
         messages += [
@@ -279,7 +279,10 @@ def test_a_reminder_is_moved(conversation: tuple[Messages, Messages], data: st.D
     won = shared(STEADY, first, clean) - shared(STEADY, first, faulty)
     turn = replayed(STEADY, first, faulty).turns[1]
     check(turn, "history-rewritten", at, won)
-    assert f"moved message {at} to position {len(faulty) - 1}" in turn.divergence.evidence
+    assert turn.divergence is not None
+    contents = [each["content"] for each in second]
+    if all(contents.count(each["content"]) == 1 for each in first):  # else another reading is as good
+        assert f"moved message {at} to position {len(faulty) - 1}" in (turn.divergence.evidence or "")
 
 
 @pytest.mark.parametrize(
