@@ -26,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import prefix_cache
+import replay_speed
 import tokenise
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,6 +135,32 @@ def tokenising() -> Iterator[Row]:
         )
 
 
+def replaying() -> Iterator[Row]:
+    """Compare a replay under two policies with rendering and encoding each request under each of them."""
+    directory = os.environ.get("TPLAUDIT_BENCH_TOKENIZER") or qwen3()
+    if directory is None:
+        return
+    done = replay_speed.run(str(directory))
+    remark = (
+        f"{done['requests']} requests, the last of {done['last_prompt_tokens']:,} tokens, under "
+        f"{' and '.join(done['policies'])} in two processes; from scratch is measured on a tenth of the requests"
+    )
+    for name, seconds, ratio, least in (
+        ("without causes", "replay_seconds", "ratio", 12),
+        ("with causes", "replay_seconds_with_causes", "ratio_with_causes", 8),
+    ):
+        yield Row(
+            f"replaying a growing conversation, {name}",
+            "`apply_chat_template(tokenize=True)` on each request under each policy",
+            done[seconds],
+            done["scratch_seconds"],
+            f"{done[ratio]:.1f} times as fast",
+            f"at least {least} times as fast",
+            done[ratio] >= least,
+            remark,
+        )
+
+
 def qwen3() -> Path | None:
     """Return a model directory with Qwen3's tokenizer, downloaded once; None where pip cannot get it."""
     directory = CACHE / "qwen3"
@@ -160,7 +187,7 @@ def qwen3() -> Path | None:
     return directory
 
 
-BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (start_up, prefix, tokenising)
+BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (start_up, prefix, tokenising, replaying)
 
 
 def table(rows: list[Row]) -> str:
