@@ -143,7 +143,8 @@ def replaying() -> Iterator[Row]:
     done = replay_speed.run(str(directory))
     remark = (
         f"{done['requests']} requests, the last of {done['last_prompt_tokens']:,} tokens, under "
-        f"{' and '.join(done['policies'])} in two processes; from scratch is measured on a tenth of the requests"
+        f"{' and '.join(done['policies'])} in two processes; from scratch is "
+        "measured on a tenth of the requests"
     )
     for name, seconds, ratio, least in (
         ("without causes", "replay_seconds", "ratio", 12),
