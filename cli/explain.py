@@ -11,13 +11,16 @@ from .output import write_text
 
 
 def command(
-    rule: Annotated[str, typer.Argument(metavar="RULE", help="A rule's id; `tplaudit rules` lists them.")],
+    rule: Annotated[
+        str, typer.Argument(metavar="RULE", help="A rule's id, as `tplaudit rules` lists them, or a cause's.")
+    ],
     output: options.Output = None,
 ) -> None:
-    """Print the documentation of a rule: what it looks for, why it matters, and what helps."""
+    """Print the documentation of a rule or cause: what it is, why it matters, and what helps."""
     from ..probes.errors import UsageError
-    from ..probes.findings import RULES, documentation
+    from ..probes.findings import RULES, cause_documentation, documentation
 
-    if rule not in RULES:
-        raise UsageError(f"there is no rule {rule!r}", where="explain", fix="see `tplaudit rules`")
-    write_text(documentation(rule), output)
+    text = documentation(rule) if rule in RULES else cause_documentation(rule)
+    if text is None:
+        raise UsageError(f"there is no rule or cause {rule!r}", where="explain", fix="see `tplaudit rules`")
+    write_text(text, output)

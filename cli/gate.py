@@ -26,7 +26,10 @@ def command(
     heads: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="HEAD", help="Instead of --head; for several templates at once.", show_default=False
+            metavar="HEAD",
+            callback=options.named,
+            help="Instead of --head; for several templates at once.",
+            show_default=False,
         ),
     ] = None,
     base: Annotated[

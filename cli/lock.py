@@ -16,6 +16,7 @@ def command(
         str | None,
         typer.Argument(
             metavar="MODEL",
+            callback=options.named,
             help="A model directory, a .jinja file, a tokenizer_config.json, - for stdin, or git:REV:PATH. "
             "With --check: default is the one that the signature names.",
             show_default=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,22 @@ from typing import Annotated, Any
 import typer
 
 from ..probes.errors import UsageError
+from .output import check_output
+
+
+def named(param: typer.CallbackParam, value: Any) -> Any:
+    """Return the name or names of files as they are. Raises UsageError where one is empty."""
+    if value == "" or (isinstance(value, list | tuple) and "" in value):
+        option = param.opts[0]
+        where = option if option.startswith("-") else str(param.metavar or option).strip("[].")
+        raise UsageError("the name is empty", where=where, fix="give the name of a file")
+    return value
+
+
+def _writable(value: Path | None) -> Path | None:
+    check_output(value)
+    return value
+
 
 Model = Annotated[
     str | None,
@@ -18,6 +35,7 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
+        callback=named,
         help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
         "or - for a template on stdin. "
         "Without it the bundled tiny model is used.",
@@ -25,13 +43,16 @@ Model = Annotated[
 ]
 Template = Annotated[
     str | None,
-    typer.Option("--template", metavar="FILE", help="A template that replaces the model's own."),
+    typer.Option(
+        "--template", metavar="FILE", callback=named, help="A template that replaces the model's own."
+    ),
 ]
 Tokenizer = Annotated[
     str | None,
     typer.Option(
         "--tokenizer",
         metavar="PATH|characters",
+        callback=named,
         help="A tokenizer.json, a directory, or one token per character.",
     ),
 ]
@@ -63,10 +84,13 @@ Now = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there what would go to stdout.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", callback=_writable, help="Write there what would go to stdout."
+    ),
 ]
 TranscriptArgument = Annotated[
-    str, typer.Argument(metavar="TRANSCRIPT", help="A transcript file, or - for stdin.")
+    str, typer.Argument(metavar="TRANSCRIPT", callback=named, help="A transcript file, or - for stdin.")
 ]
 
 DEFAULT_POLICIES = ("as-is", "omlx")
@@ -97,12 +121,18 @@ def read_now(text: str | None) -> datetime | None:
 
 
 def policy_names(given: list[str] | None) -> list[str]:
-    """Return the policies to run, each once."""
+    """Return the policies to run, each once; `all` stands for every one, and others come after them."""
     if given and "all" in given:
         from ..probes.policies import names
 
-        return list(names())
+        return list(dict.fromkeys([*names(), *(name for name in given if name != "all")]))
     return list(dict.fromkeys(given or DEFAULT_POLICIES))
+
+
+def check_one_stdin(names: Sequence[str | None]) -> None:
+    """See that stdin is not to be read twice. Raises UsageError where it is."""
+    if names.count("-") > 1:
+        raise UsageError("only one of them can be stdin", where="-", fix="give the path of a file")
 
 
 def _pairs(items: list[str] | None, option: str) -> list[tuple[str, str]]:
@@ -117,9 +147,20 @@ def _pairs(items: list[str] | None, option: str) -> list[tuple[str, str]]:
 
 def _json_or_text(value: str) -> Any:
     try:
-        return json.loads(value)
+        found = json.loads(value)
+    except RecursionError:
+        raise UsageError("nested too deeply", where="--kwargs", fix="give a smaller VALUE") from None
     except ValueError:
         return value
+    try:
+        json.dumps(found, allow_nan=False)
+    except ValueError:
+        raise UsageError(
+            "NaN, Infinity and numbers beyond a float's range are no JSON",
+            where="--kwargs",
+            fix="give another VALUE, or a text in double quotes",
+        ) from None
+    return found
 
 
 def read_size(text: str | None) -> int | None:
@@ -130,5 +171,7 @@ def read_size(text: str | None) -> int | None:
     if match is None:
         raise UsageError(f"{text!r} is no size", where="--cache-bytes", fix="write it like 64MB or 2GiB")
     number, unit, binary = match.groups()
-    power = " kmgt".index(unit.lower() or " ")
-    return int(float(number) * (1024 if binary else 1000) ** power)
+    size = float(number) * (1024 if binary else 1000) ** " kmgt".index(unit.lower() or " ")
+    if size >= 2**63:
+        raise UsageError("no cache is that large", where="--cache-bytes", fix="write it like 64MB or 2GiB")
+    return int(size)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ..probes.errors import UsageError
+from .formats.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,14 +29,16 @@ def write_json(document: Any, output: Path | None) -> None:
 
 def write_rich(draw: Callable[[Console], None], output: Path | None) -> None:
     """Write what `draw` prints on a console: with colours on a terminal, as plain text elsewhere."""
-    from rich.console import Console
+    from .console import SafeConsole
 
     terminal = output is None and sys.stdout.isatty()
     if terminal:
-        draw(Console())
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # lone surrogates
+        draw(SafeConsole())
         return
-    console = Console(
-        file=open(os.devnull, "w"),  # noqa: SIM115, PTH123 - only recorded
+    console = SafeConsole(
+        file=io.StringIO(),
         record=True,
         width=PIPED_WIDTH,
         force_terminal=False,
@@ -42,7 +46,7 @@ def write_rich(draw: Callable[[Console], None], output: Path | None) -> None:
     )
     draw(console)
     text = console.export_text()
-    write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), output)
+    write_text("".join(f"{line.rstrip()}\n" for line in text.removesuffix("\n").split("\n")), output)
 
 
 def write_text(text: str, output: Path | None) -> None:
@@ -61,12 +65,49 @@ def write_text(text: str, output: Path | None) -> None:
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """Let nothing more be written to stdout, which is closed or full, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def check_output(output: Path | None, inputs: Sequence[str | None] = ()) -> None:
+    """See before the work whether its result can be written.
+
+    Args:
+        output: the file.
+        inputs: names of files that are read, and must not be overwritten.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if output is None:
+        return
+    folder = output.parent
+    if output.is_dir():
+        what = "it is a folder"
+    elif not folder.is_dir():
+        what = f"there is no folder {str(folder)!r}"
+    elif not os.access(output if output.exists() else folder, os.W_OK):
+        what = "permission denied"
+    elif output.exists() and any(Path(name).exists() and output.samefile(name) for name in inputs if name):
+        what = "it would overwrite what is read"
+    else:
+        return
+    raise UsageError(what, where=str(output), fix="give another --output")
 
 
 def say(text: str) -> None:
     """Write a line for people."""
-    print(text, file=sys.stderr)
+    if sys.stderr is not None:
+        print(one_line(text), file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line in which nothing steers a terminal."""
+    return visible(" ".join(text.splitlines()))
 
 
 def stop(code: int) -> None:

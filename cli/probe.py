@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .output import say, stop, write_json, write_rich
+from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
     from ..probes.placements import Case
@@ -29,6 +29,7 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL...",
+        callback=options.named,
         help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
         "a hub id such as owner/name, or - for stdin.",
         show_default=False,
@@ -74,6 +75,8 @@ def command(
     from ..probes.probe_report import ProbeReport, several_to_json, to_json
     from ..probes.sweep import Settings, folder_members, probe_input, sweep
 
+    options.check_one_stdin(models)
+    check_output(output, models)
     settings = Settings(
         options.read_kwargs(kwargs),
         options.read_special_tokens(special_token),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
-from .output import say, stop, write_json, write_rich, write_text
+from .output import check_output, say, stop, write_json, write_rich, write_text
 
 if TYPE_CHECKING:
     from ..probes.llamacpp_engine import LlamaCppEngine
@@ -79,6 +79,8 @@ def command(
     from ..probes.transcripts import open_transcript
 
     _check(policy, turn, diff, diff_turns)
+    options.check_one_stdin([transcript, model, template, tokenizer])
+    check_output(output, [transcript, model, template])
     policies = [parse_policy(name) for name in (diff or options.policy_names(policy))]
     files = Files(template, tokenizer, options.read_special_tokens(special_token), options.read_now(now))
     plan = Plan(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
-from .output import say, stop, write_json, write_rich
+from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
     from ..probes.jobs import Settings
@@ -92,6 +92,8 @@ def command(
     from .formats.replay_text import draw
     from .formats.turn_text import draw_turn
 
+    options.check_one_stdin([transcript, model, template, tokenizer])
+    check_output(output, [transcript, model, template])
     names = options.policy_names(policy)
     policies = [parse_policy(name) for name in names]
     settings = Settings(
@@ -159,8 +161,12 @@ def _in_processes(
 
     from ..probes.jobs import replay_in_processes
 
-    with Console(stderr=True).status("replaying …", spinner="dots"):
-        report = replay_in_processes(settings, loaded, names, jobs)
+    try:
+        with Console(stderr=True).status("replaying …", spinner="dots"):
+            report = replay_in_processes(settings, loaded, names, jobs)
+    except KeyboardInterrupt:
+        say("tplaudit: interrupted; several processes report at the end only")
+        raise
     return report, 0 if report.complete else 2
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
-from .output import say, stop, write_json, write_rich
+from .output import check_output, say, stop, write_json, write_rich
 from .probe import FailOn, IgnoreFile, Threshold
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[MODEL]...",
+            callback=options.named,
             help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
             "a hub id such as owner/name, or - for stdin.",
             show_default=False,
@@ -66,6 +67,8 @@ def command(
         read_ignore_file(ignore_file) if ignore_file else (),
     )
     names = models or []
+    options.check_one_stdin(names)
+    check_output(output, names)
     if settings is not None or request is not None:
         if len(names) > 1:
             raise UsageError("a merge is shown for one model", where="MODEL", fix="name one MODEL, or none")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: The most of an exception's text that is kept, in characters; a template may raise a whole conversation.
+_LONGEST_MESSAGE = 300
+
 
 class TplauditError(Exception):
     """Nothing can be done with what was given; the command line turns this into exit code 2.
@@ -34,15 +37,15 @@ class RenderError(Exception):
     Args:
         kind: the exception's class name as Jinja or the template raised it (`TemplateError`, `TypeError`,
             `UndefinedError`, ...), or `RenderLimit` where this package stopped the render.
-        message: the exception's text.
+        message: the exception's text, of which the first 300 characters are kept.
         line: the line of the template source that raised, counted from 1, where known.
     """
 
     def __init__(self, kind: str, message: str, line: int | None = None) -> None:
         self.kind = kind
-        self.message = message
+        self.message = _shortened(message)
         self.line = line
-        super().__init__(f"{kind}: {message}")
+        super().__init__(f"{kind}: {self.message}")
 
 
 class RenderLimit(RenderError):
@@ -50,3 +53,10 @@ class RenderLimit(RenderError):
 
     def __init__(self, message: str) -> None:
         super().__init__("RenderLimit", message)
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    rest = f"… ({len(message):,} characters)"
+    return message[: _LONGEST_MESSAGE - len(rest)] + rest

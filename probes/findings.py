@@ -265,3 +265,13 @@ def documentation(rule: str) -> str:
     text = (Path(__file__).parent.parent / "docs" / "findings.md").read_text(encoding="utf-8")
     _, _, rest = text.partition(f"\n## {rule}\n")
     return f"# {rule}\n{rest.partition(chr(10) + '## ')[0].rstrip()}\n"
+
+
+def cause_documentation(cause: str) -> str | None:
+    """Return what docs/causes.md says of a cause, as Markdown; None where it knows no such cause."""
+    text = (Path(__file__).parent.parent / "docs" / "causes.md").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line.startswith(f"| `{cause}` |"):
+            when, counterfactual = (cell.strip(" |") for cell in line.split(" | ")[1:3])
+            return f"# {cause}\n\nIt is this when {when}.\n\nProved by rendering again: {counterfactual}.\n"
+    return None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from .errors import InputError
 from .models import ReplayModel
 from .policies import parse_policy
+from .pools import mapped
 from .replay import Replay
 from .report import ReplayReport
 from .transcripts import open_transcript
@@ -52,11 +52,9 @@ def replay_in_processes(
     mine, others = policies[:: max(jobs, 1)], [each for at, each in enumerate(policies) if at % max(jobs, 1)]
     if not others:
         return _replay(settings, model, mine)
-    # Fresh processes: a forked one would share the pipes of this one's render child.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs - 1, len(others)), context) as pool:
-        running = [pool.submit(_replay, settings, model, [each]) for each in others]
-        reports = [_replay(settings, model, mine), *(each.result() for each in running)]
+    one = partial(_replay, settings, model)
+    with mapped(one, [[each] for each in others], min(jobs - 1, len(others))) as theirs:
+        reports = [_replay(settings, model, mine), *theirs]
     place = {policy: at for at, policy in enumerate(policies)}
     found = sorted(
         (policy for report in reports for policy in report.policies), key=lambda each: place[each.policy]

@@ -13,7 +13,7 @@ from .caches.footprint import kv_bytes_per_token
 from .errors import InputError, UsageError
 from .report import ModelInfo
 from .template import ChatTemplate
-from .template_files import load_template, read_json
+from .template_files import check_compiles, load_template, read_json
 from .tokenizer_files import load_bundled_tokenizer, load_tokenizer, load_tokenizer_named
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def load_model(
         now: the clock for requests that bring none.
 
     Raises:
-        InputError: something is missing or cannot be read.
+        InputError: something is missing or cannot be read, or the template is not valid Jinja.
     """
     options: dict[str, Any] = {"now": now}
     directory = DEFAULT_MODEL if name is None else Path(name)
@@ -123,6 +123,7 @@ def load_model(
         if template is not None:
             raise UsageError("--model is a template already, so --template cannot replace it")
         chat_template = load_template(str(name), special_tokens=special_tokens, **options)
+        check_compiles(chat_template)
         used = load_tokenizer_named(tokenizer) if tokenizer else load_bundled_tokenizer()
         notes = () if tokenizer else (_APPROXIMATE,)
         return ReplayModel(
@@ -136,6 +137,7 @@ def load_model(
     chat_template = load_template(
         template or directory, special_tokens={**own_tokens, **(special_tokens or {})}, **options
     )
+    check_compiles(chat_template)
     if name is None and template is None:
         chat_template.source = "bundled"
     weights = (

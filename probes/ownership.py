@@ -10,7 +10,7 @@ candidates take about `log2(n)` renders. See docs/attribution.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from .alteration import Text, alter_message, alter_tools, stands_in, texts_of
@@ -73,12 +73,17 @@ def owner_at(
         profile: what the template got besides the messages.
 
     Raises:
-        RenderError: the template does not render the request (any more).
+        RenderError: the template does not render the request (any more), or not to the same prompt.
     """
     offset = min(offset, len(prompt) - 1)
     if offset < 0:
         return Owner("head")
-    chunk = template.chunk_at(rendered, offset, profile=profile)
+    try:
+        chunk = template.chunk_at(rendered, offset, profile=profile)
+    except IndexError as error:
+        raise RenderError("ValueError", "the template does not render the same prompt twice") from error
+    # A prompt that continues the final message is cut in the middle of what the template writes.
+    chunk = replace(chunk, end=min(chunk.end, len(prompt)))
     found = _text_at(_Trial(template, rendered, prompt, chunk, profile), offset)
     if isinstance(found, _Tools):
         return Owner("tools", line=chunk.line)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from .. import __version__
-from .errors import InputError, RenderError
+from .errors import RenderError
 from .findings import Finding, in_order
 from .ignore_file import Ignore, Ignored, apply_ignores
 from .mid_system import PlacementReport, Prompts, examine, examine_placements
@@ -20,6 +20,7 @@ from .placements import Case
 from .server_detection import ServerReport, examine_servers
 from .template import ChatTemplate
 from .template_checks import check_template
+from .template_files import check_compiles as check_compiles
 from .thinking import examine_thinking
 from .thinking_findings import thinking_findings
 from .thinking_report import ThinkingReport
@@ -120,20 +121,6 @@ def probe(
     findings, ignored = apply_ignores(found, ignores, template.source)
     info = TemplateInfo(template.source, template.choose(None).sha256)
     return ProbeReport(SCHEMA, __version__, info, given, placements, servers, thinking, findings, ignored)
-
-
-def check_compiles(template: ChatTemplate) -> None:
-    """Raise InputError where a template is not valid Jinja or has no default."""
-    try:
-        template.choose(None)
-        for source in template.sources.values():
-            if source.well_behaved:
-                source.compiled  # noqa: B018 - what cannot be compiled cannot be probed
-    except RenderError as error:
-        where = f"{template.source}:{error.line}" if error.line else template.source
-        raise InputError(
-            f"not a valid chat template ({error.message})", where=where, fix="repair the template"
-        ) from error
 
 
 def failure(source: str, error: str) -> Failure:

@@ -27,6 +27,8 @@ Profile = Literal["transformers", "raw"]
 
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 _LONGEST_MESSAGE = 100_000
+#: Levels of a syntax tree; a deeper one cannot be compiled within Python's default recursion limit.
+_MOST_LEVELS = 400
 _FLAG = "add_generation_prompt"
 _CONTINUE = "TPLAUDIT_CONTINUATION_MARK "  # as long as transformers' own
 
@@ -96,9 +98,15 @@ def parse_template(text: str) -> nodes.Template:
         RenderError: it is not valid Jinja, or nested too deeply.
     """
     try:
-        return environment().parse(text)
+        tree = environment().parse(text)
     except Exception as error:
         raise as_render_error(error) from error
+    level: list[nodes.Node] = [tree]
+    for _ in range(_MOST_LEVELS):
+        level = [child for node in level for child in node.iter_child_nodes()]
+        if not level:
+            return tree
+    raise RenderError("RecursionError", "the template is nested too deeply", level[0].lineno)
 
 
 def compile_template(tree: nodes.Template) -> Template:

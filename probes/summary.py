@@ -20,19 +20,29 @@ def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
     raised = [turn for turn in turns if turn.error is not None]
     if len(raised) == len(turns):
         return f"No turn rendered: {turns[0].error}"
-    worst = max(turns, key=lambda turn: turn.avoidable or 0)
     sentences = [
-        _turn_sentence(worst, block_size)
-        if worst.avoidable
-        else "Append-only: no turn prefills a token that was already stored.",
+        f"{len(raised)} of {len(turns)} turns raised, turn {raised[0].turn} first: {raised[0].error}."
+        if raised
+        else None,
+        _worst_sentence(turns, block_size),
         _pattern_sentence(turns),
         _first_rewrite(turns),
     ]
-    if raised:
-        sentences.append(
-            f"{len(raised)} of {len(turns)} turns raised, turn {raised[0].turn} first: {raised[0].error}"
-        )
     return " ".join(filter(None, sentences))
+
+
+def _worst_sentence(turns: Sequence[TurnReport], block_size: int) -> str:
+    """Describe the turn that wastes most, or say how little is wasted."""
+    worst = max(turns, key=lambda turn: turn.avoidable or 0)
+    if worst.avoidable:
+        return _turn_sentence(worst, block_size)
+    parted = [turn for turn in turns if turn.divergence is not None]
+    if not parted:
+        return "Append-only: no turn prefills a token that was already stored."
+    return (
+        f"Nothing was avoidable with blocks of {block_size} tokens, yet {len(parted)} of {len(turns)} turns "
+        f"part from what is stored, turn {parted[0].turn} first; a smaller --block-size shows the cost."
+    )
 
 
 def _turn_sentence(turn: TurnReport, block_size: int) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, RenderError
 from .ignore_file import Ignore
+from .pools import mapped
 from .probe_report import Failure, ProbeReport, failure, probe
 from .template_files import load_template
 
@@ -70,14 +69,12 @@ def sweep(names: Sequence[str], settings: Settings, jobs: int = 1) -> Iterator[P
     if jobs == 1 or len(names) == 1:
         yield from map(one, names)
         return
-    # Fresh processes: a forked one would share the pipes of this one's render child.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(names)), context) as pool:
-        yield from pool.map(one, names, chunksize=4)
+    with mapped(one, names, min(jobs, len(names)), chunk=4) as results:
+        yield from results
 
 
 def _result(name: str, settings: Settings) -> ProbeReport | Failure:
     try:
         return probe_input(name, settings)
-    except InputError as error:
+    except (InputError, RenderError) as error:
         return failure(name, str(error))

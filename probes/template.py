@@ -46,6 +46,15 @@ _TAKEN = frozenset({"chat_template", "conversation", "conversations", "messages"
 _PARSE_SECONDS = 10.0
 #: Longest source text, in characters, that is compiled inside this process.
 _LONGEST_SOURCE = 1_000_000
+#: Seconds from which a render counts as slow; a prompt of 200,000 tokens takes a tenth of one.
+_SLOW_SECONDS = 1.0
+#: Seconds that all slow renders of one template may take together.
+_MOST_SLOW_SECONDS = 15.0
+#: Characters from which a prompt is compared with its conversation; it may be so many times as long.
+_LONG_PROMPT = 1_000_000
+_MOST_TIMES_AS_LONG = 10
+#: Characters that all longer prompts of one template may have together.
+_MOST_INFLATED = 6_000_000
 #: Prompts that are kept, in case the same conversation is rendered again.
 _REMEMBERED = 4
 
@@ -64,22 +73,18 @@ class TemplateSource:
 
     @cached_property
     def tree(self) -> nodes.Template:
-        """The syntax tree. Raises RenderError where the source is not valid Jinja."""
-        return self._analyse(lambda: parse_template(self.text))
+        """The syntax tree. Raises RenderError where the source is not valid Jinja, or nested too deeply."""
+        return self._bounded(lambda: parse_template(self.text))
 
     @cached_property
     def undeclared(self) -> frozenset[str]:
         """The variables that the template takes from outside."""
-        tree = self.tree
-        try:
-            return self._analyse(lambda: undeclared_variables(tree))
-        except Exception as error:
-            raise as_render_error(error) from error
+        return self._analyse(lambda tree: self._bounded(lambda: undeclared_variables(tree)))
 
     @cached_property
     def generation_prompt_ends(self) -> bool:
         """Whether a prompt without its generation prompt can be cut from the one with it."""
-        return generation_prompt_ends(self.tree)
+        return self._analyse(generation_prompt_ends)
 
     @cached_property
     def prints_time(self) -> bool:
@@ -89,7 +94,7 @@ class TemplateSource:
     @cached_property
     def well_behaved(self) -> bool:
         """Whether it is rendered inside this process, as it is until it leaves its bounds (bounds.py)."""
-        return len(self.text) <= _LONGEST_SOURCE and well_behaved(self.tree)
+        return len(self.text) <= _LONGEST_SOURCE and self._analyse(well_behaved)
 
     @cached_property
     def compiled(self) -> Template:
@@ -99,14 +104,22 @@ class TemplateSource:
     @cached_property
     def comparisons(self) -> tuple[nodes.Compare, ...]:
         """All comparisons of the template, in order."""
-        return tuple(self.tree.find_all(nodes.Compare))
+        return self._analyse(lambda tree: tuple(tree.find_all(nodes.Compare)))
 
     @cached_property
     def sha256(self) -> str:
         """Hash of the source text, hexadecimal."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def _analyse(self, function: Callable[[], Result]) -> Result:
+    def _analyse(self, function: Callable[[nodes.Template], Result]) -> Result:
+        """Ask something of the tree. A tree may be parsed and still be too deep to be walked."""
+        tree = self.tree
+        try:
+            return function(tree)
+        except Exception as error:
+            raise as_render_error(error) from error
+
+    def _bounded(self, function: Callable[[], Result]) -> Result:
         if not bounds.can_run():
             return function()
         try:
@@ -185,6 +198,8 @@ class ChatTemplate:
         self.limits = limits or Limits()
         self.profile = profile
         self._stopped: dict[str, RenderLimit] = {}
+        self._slow_seconds = 0.0
+        self._inflated = 0
         self._remembered: deque[_Remembered] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -252,8 +267,8 @@ class ChatTemplate:
             now: the clock that the template shall see.
 
         Raises:
-            RenderError: the template raised; RenderLimit where it took too much time, memory or output, in
-                which case it is not tried again.
+            RenderError: the template raised, or an argument has the wrong type; RenderLimit where it took
+                too much time, memory or output, in which case it is not tried again.
         """
         name, job = self._job(
             messages, tools, kwargs or {}, add_generation_prompt, continue_final_message, now
@@ -283,6 +298,7 @@ class ChatTemplate:
             from .isolation import child
 
             prompt = child.render(source.text, job, self.limits, spent)
+            self._note_length(name, job, prompt)
             if text is None or (offset := prompt.find(text)) < 0:
                 return prompt, None
             chunk = child.chunk_at(source.text, job, offset, self.limits, spent)
@@ -345,6 +361,10 @@ class ChatTemplate:
         tools = variables.pop("tools", tools)
         add_generation_prompt = bool(variables.pop("add_generation_prompt", add_generation_prompt))
         continued = variables.pop("continue_final_message", continue_final_message)
+        if not isinstance(continued, str | int | None):
+            raise _wrong_type("continue_final_message", "true, false or the name of a field", continued)
+        if tools is not None and not _is_tool_list(tools):
+            raise _wrong_type("tools", "a list of objects", tools)
         for taken in _TAKEN & variables.keys():
             raise RenderError("TypeError", f"{taken!r} is not a chat-template kwarg")
         if not messages:
@@ -376,7 +396,9 @@ class ChatTemplate:
         def in_child(spent: float) -> str:
             from .isolation import child
 
-            return child.render(source.text, job, self.limits, spent)
+            prompt = child.render(source.text, job, self.limits, spent)
+            self._note_length(name, job, prompt)
+            return prompt
 
         return self._bounded(name, lambda: render(source.compiled, job, self.limits.characters), in_child)
 
@@ -389,7 +411,9 @@ class ChatTemplate:
         def in_child(spent: float) -> tuple[str, int | None]:
             from .isolation import child
 
-            return child.render(source.text, job, self.limits, spent), None
+            prompt = child.render(source.text, job, self.limits, spent)
+            self._note_length(name, job, prompt)
+            return prompt, None
 
         most = self.limits.characters
         return self._bounded(name, lambda: render_with_body(source.compiled, job, most), in_child)
@@ -410,3 +434,32 @@ class ChatTemplate:
         except RenderLimit as error:
             self._stopped[name] = error
             raise
+        finally:
+            self._note_time(name, time.monotonic() - started)
+
+    def _note_time(self, name: str, seconds: float) -> None:
+        """Stop a template whose renders, each within its bounds, would make a run last for minutes."""
+        if seconds > _SLOW_SECONDS:
+            self._slow_seconds += seconds
+            if self._slow_seconds > _MOST_SLOW_SECONDS:
+                text = f"its slow renders took more than {_MOST_SLOW_SECONDS:g} s together"
+                self._stopped.setdefault(name, RenderLimit(f"the template is too slow: {text}"))
+
+    def _note_length(self, name: str, job: Job, prompt: str) -> None:
+        """Stop a template that writes far more than the conversation holds: all of it has to be read."""
+        if len(prompt) < _LONG_PROMPT:
+            return
+        given = sum(len(str(each)) for each in (*job.messages, *(job.tools or ()), job.variables))
+        if len(prompt) > _MOST_TIMES_AS_LONG * given:
+            self._inflated += len(prompt)
+            if self._inflated > _MOST_INFLATED:
+                text = f"more than {_MOST_TIMES_AS_LONG} times what the conversation holds, several times"
+                self._stopped.setdefault(name, RenderLimit(f"the template writes too much: {text}"))
+
+
+def _is_tool_list(tools: Any) -> bool:
+    return isinstance(tools, list | tuple) and all(isinstance(tool, Mapping) for tool in tools)
+
+
+def _wrong_type(name: str, expected: str, value: Any) -> RenderError:
+    return RenderError("TypeError", f"{name!r} must be {expected}, not {type(value).__name__}")

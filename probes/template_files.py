@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import InputError
+from .errors import InputError, RenderError
 from .template import ChatTemplate
 
 #: What a bare template gets, since it brings no tokens of its own.
@@ -186,3 +186,19 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError("not a JSON object", where=str(path), fix="repair or download the file again")
     return value
+
+
+def check_compiles(template: ChatTemplate) -> None:
+    """Raise InputError where a template is not valid Jinja or has no default."""
+    try:
+        template.choose(None)
+        for source in template.sources.values():
+            if not source.tree.body:
+                raise RenderError("EmptyPrompt", "the template renders nothing")
+            if source.well_behaved:
+                source.compiled  # noqa: B018 - what cannot be compiled cannot be probed
+    except RenderError as error:
+        where = f"{template.source}:{error.line}" if error.line else template.source
+        raise InputError(
+            f"not a valid chat template ({error.message})", where=where, fix="repair the template"
+        ) from error

@@ -10,6 +10,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from .errors import InputError, RenderError
+
 Ids: TypeAlias = npt.NDArray[np.int32]
 Positions: TypeAlias = npt.NDArray[np.int64]
 
@@ -169,7 +171,17 @@ class IncrementalEncoder:
         return other
 
     def encode(self, text: str) -> Ids:
-        """Return the ids of `text`, shape (n,), read-only. Raises InputError as the tokenizer does."""
+        """Return the ids of `text`, shape (n,), read-only.
+
+        Raises:
+            RenderError: the tokenizer cannot encode what the template wrote (kind `EncodingError`).
+        """
+        try:
+            return self._encode(text)
+        except InputError as error:
+            raise RenderError("EncodingError", error.what) from error
+
+    def _encode(self, text: str) -> Ids:
         if self._resumable is None:
             return self.tokenizer.encode(text)
         encoded = self._resume(self._resumable, text)

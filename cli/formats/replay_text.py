@@ -23,10 +23,17 @@ SHOWN = 28
 STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
+_COUNTS = ("turn", "prompt", "shared", "reused", "re-prefill", "unavoidable", "avoidable")
+_WHY = ("parts in", "cause", "remedy (tokens won)")
+_WHERE = ("first difference from the closest stored prompt",)
+#: Columns that a narrower console leaves out, so that the others can be read.
+_LEAST_WIDTH = {"remedy (tokens won)": 130, "unavoidable": 120, "reused": 120, "re-prefill": 90}
+
+
 def draw(report: ReplayReport, console: Console) -> None:
     """Print the report."""
     for policy in report.policies:
-        console.print(_turns(report, policy))
+        console.print(_turns(report, policy, console.width))
         console.print(escape(policy.summary))
         console.print()
     if len(report.policies) > 1:
@@ -45,25 +52,14 @@ def draw(report: ReplayReport, console: Console) -> None:
         console.print(escape(f"Incomplete: {report.error}. The turns above are what had run."), style="bold")
 
 
-def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
+def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
     measured = report.engine == "mlx"
-    title = escape(f"policy {policy.policy}")
-    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
-    for name in ("turn", "prompt", "shared", "reused", "re-prefill", "unavoidable", "avoidable"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if measured:
-        table.add_column("seconds", justify="right", no_wrap=True)
     explained = any(turn.divergence and turn.divergence.cause for turn in policy.turns)
-    if explained:
-        for name in ("parts in", "cause", "remedy (tokens won)"):
-            table.add_column(name, overflow="fold")
-    else:
-        table.add_column("first difference from the closest stored prompt", overflow="fold")
-    for same in _groups(policy.turns):
-        table.add_row(*_row(same, measured, explained), style="red" if same[0].error else None)
+    columns = [*_COUNTS, *(["seconds"] if measured else []), *(_WHY if explained else _WHERE)]
+    hidden = {name for name, least in _LEAST_WIDTH.items() if width < least}
+    shown = [at for at, name in enumerate(columns) if name not in hidden]
     totals = policy.totals
-    table.add_section()
-    table.add_row(
+    last = [
         "sum",
         _number(totals.prompt_tokens),
         "",
@@ -73,8 +69,20 @@ def _turns(report: ReplayReport, policy: PolicyReport) -> Table:
         _number(totals.avoidable),
         *([_seconds(totals.seconds)] if measured else []),
         *_share(totals, explained),
-        style="bold",
-    )
+    ]
+    title = escape(f"policy {policy.policy}")
+    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for at in shown:
+        name = columns[at]
+        if name in _COUNTS or name == "seconds":
+            table.add_column(name, justify="right", no_wrap=True)
+        else:
+            table.add_column(name, overflow="fold")
+    for same in _groups(policy.turns):
+        row = _row(same, measured, explained)
+        table.add_row(*(row[at] for at in shown), style="red" if same[0].error else None)
+    table.add_section()
+    table.add_row(*(last[at] for at in shown), style="bold")
     return table
 
 

@@ -12,6 +12,7 @@ from .changes import flat_text
 from .settings import client_setting, other_policies
 
 _IN_PLACE = "an in-place template"
+_IN_PLACE_UNASKED = "an in-place template, on a server that always leaves system turns to it"
 
 
 def rewritten_by_policy(pair: Pair) -> Iterator[Cause]:
@@ -152,7 +153,9 @@ def _offers(pair: Pair, trial: Trial, new: list[int]) -> Iterator[Offer]:
         policies, key=lambda offer: (offer.paste is None, not offer.trial.whole, offer.trial.lost)
     )[:2]
     if trial.policy is pair.policy:
-        yield Offer("template", _IN_PLACE, trial)
+        # Where the server rewrites a placement without trying the template, no template helps on that server.
+        untried = any(action.kind == "unsupported" for action in pair.later.actions)
+        yield Offer("template", _IN_PLACE_UNASKED if untried else _IN_PLACE, trial)
 
 
 RULES = (rewritten_by_policy,)

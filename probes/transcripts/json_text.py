@@ -40,8 +40,9 @@ def parse_object(text: str, label: str, line: int | None = None) -> dict[str, An
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
+        said = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
         raise InputError(
-            f"broken JSON, {error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}",
+            f"broken JSON, {said} at column {error.colno}",
             where=f"{label}:{(line or 1) + error.lineno - 1}",
             fix="repair the line, or remove it",
         ) from None
