@@ -363,8 +363,8 @@ class ChatTemplate:
         continued = variables.pop("continue_final_message", continue_final_message)
         if not isinstance(continued, str | int | None):
             raise _wrong_type("continue_final_message", "true, false or the name of a field", continued)
-        if tools is not None and not _is_tool_list(tools):
-            raise _wrong_type("tools", "a list of objects", tools)
+        if not isinstance(tools, list | tuple | None):
+            raise _wrong_type("tools", "a list", tools)
         for taken in _TAKEN & variables.keys():
             raise RenderError("TypeError", f"{taken!r} is not a chat-template kwarg")
         if not messages:
@@ -455,10 +455,6 @@ class ChatTemplate:
             if self._inflated > _MOST_INFLATED:
                 text = f"more than {_MOST_TIMES_AS_LONG} times what the conversation holds, several times"
                 self._stopped.setdefault(name, RenderLimit(f"the template writes too much: {text}"))
-
-
-def _is_tool_list(tools: Any) -> bool:
-    return isinstance(tools, list | tuple) and all(isinstance(tool, Mapping) for tool in tools)
 
 
 def _wrong_type(name: str, expected: str, value: Any) -> RenderError:

@@ -116,7 +116,10 @@ def test_the_wheel_holds_the_data_and_no_tests(tmp_path: Path) -> None:
         for pattern in ("templates/*.jinja", "transcripts/*.jsonl", "models/tiny/*")
         for path in (ROOT / "fixtures").glob(pattern)
     }
-    explained = [ROOT / "docs" / "findings.md", *(ROOT / "docs" / "policies").glob("*.md")]
+    explained = [
+        *(ROOT / "docs" / f"{name}.md" for name in ("causes", "findings")),
+        *(ROOT / "docs" / "policies").glob("*.md"),
+    ]
     pages = {f"tplaudit/{path.relative_to(ROOT).as_posix()}" for path in explained}
     modules = {
         f"tplaudit/{path.relative_to(ROOT).as_posix()}"
