@@ -72,7 +72,14 @@ class ReplayModel:
         """
         from .mlx_engine import MLXEngine
 
-        return MLXEngine.load(self.directory, random_weights=self.weights is None)
+        engine = MLXEngine.load(self.directory, random_weights=self.weights is None)
+        if engine.model_kind != "plain":
+            raise InputError(
+                f"a model whose caches are {engine.model_kind} is not replayed on the real engine yet",
+                where=str(self.directory),
+                fix="use --engine tokens, which counts the same turns as if all attention were plain",
+            )
+        return engine
 
     def info(self, engine: MLXEngine | None) -> ModelInfo:
         """Describe the model for a report."""
