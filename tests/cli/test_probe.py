@@ -173,7 +173,7 @@ def test_rules_and_explain(tplaudit) -> None:
     assert done.stdout.startswith("# system-dropped\n") and "**Why it matters.**" in done.stdout
     unknown = tplaudit("explain", "nothing")
     assert unknown.returncode == 2
-    assert "there is no rule 'nothing'; see `tplaudit rules`" in unknown.stderr
+    assert "there is no rule or cause 'nothing'; see `tplaudit rules`" in unknown.stderr
 
 
 def test_a_bare_template_needs_nothing_heavy() -> None:
