@@ -27,6 +27,13 @@ class Engine(StrEnum):
     mlx = "mlx"
 
 
+class Stored(StrEnum):
+    """What is stored after a turn."""
+
+    prompt = "prompt"
+    output = "prompt+output"
+
+
 class FailOn(StrEnum):
     """The least severe finding that makes the exit code 1."""
 
@@ -49,9 +56,28 @@ def command(
         ),
     ] = None,
     tokenizer: options.Tokenizer = None,
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens per cache block.")] = 256,
+    block_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens per block of a paged cache. Default: the cache of the policy's server, "
+            "which is paged with blocks of 256 for oMLX and for policies of no server.",
+        ),
+    ] = None,
+    store: Annotated[
+        Stored,
+        typer.Option(help="What is stored after a turn: the prompt, or the reply of the transcript as well."),
+    ] = Stored.prompt,
     cache_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most that the cache may hold, such as 64MB.")
+    ] = None,
+    prefill_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            metavar="TOK_PER_S",
+            help="Predict seconds from this many tokens per second; with the tokens engine only.",
+        ),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare every prefill with a cold one; needs the mlx engine.")
@@ -81,8 +107,8 @@ def command(
 ) -> None:
     """Replay a transcript: where each turn parts from the cache, why, and what is computed again.
 
-    Each policy runs against an empty cache of its own. Token counts are counted; seconds are measured, with
-    the mlx engine only.
+    Each policy runs against an empty cache of its own. Token counts are counted. Seconds are measured with
+    the mlx engine, and predicted from --prefill-rate where it is given.
     """
     from ..probes.errors import UsageError
     from ..probes.findings import reaches
@@ -97,7 +123,13 @@ def command(
     names = options.policy_names(policy)
     policies = [parse_policy(name) for name in names]
     settings = Settings(
-        transcript, options.read_kwargs(kwargs), block_size, options.read_size(cache_bytes), not no_causes
+        transcript,
+        options.read_kwargs(kwargs),
+        block_size,
+        options.read_size(cache_bytes),
+        not no_causes,
+        store.value,
+        prefill_rate,
     )
     loaded = load_model(
         model,
@@ -111,12 +143,14 @@ def command(
         raise UsageError(
             "there is nothing to verify without a model", where="--verify", fix="add --engine mlx"
         )
-    if settings.capacity_bytes is not None and chosen == "tokens" and loaded.bytes_per_token is None:
+    if settings.capacity_bytes is not None and chosen == "tokens" and not _has_sizes(loaded):
         raise UsageError(
-            "the model's config.json does not say how large a token's K and V are",
+            "the model's config.json does not say how large the state of its layers is",
             where="--cache-bytes",
             fix="leave it out, or use --engine mlx",
         )
+    if prefill_rate is not None and chosen == "mlx":
+        raise UsageError("the mlx engine measures", where="--prefill-rate", fix="add --engine tokens")
     if jobs > 1 and chosen == "mlx":
         raise UsageError("one model runs in one process", where="--jobs", fix="add --engine tokens")
     if jobs > 1 and transcript == "-":
@@ -185,6 +219,8 @@ def _in_this_process(
         block_size=settings.block_size,
         engine=loaded.load_engine() if engine == "mlx" else None,
         capacity_bytes=settings.capacity_bytes,
+        store=settings.store,
+        prefill_rate=settings.prefill_rate,
         verify=verify,
         causes=settings.causes,
     )
@@ -209,6 +245,11 @@ def _run(replay: Replay) -> None:
         for number, turns in enumerate(replay.turns(), 1):
             tokens = max((turn.prompt_tokens or 0 for turn in turns), default=0)
             status.update(f"turn {number}: {tokens:,} tokens, {time.monotonic() - started:.0f} s")
+
+
+def _has_sizes(model: ReplayModel) -> bool:
+    predicted = model.footprint
+    return predicted.bytes_per_token is not None and predicted.bytes_per_snapshot is not None
 
 
 def _nothing_rendered(report: ReplayReport) -> str:

@@ -11,13 +11,14 @@ from .conversation import Request
 from .errors import RenderError
 from .ownership import Owner, owner_at
 from .policies.base import Action
-from .report import Divergence, Place, SincePrevious, message_ref
+from .report import Divergence, MessageRef, Place, SincePrevious, message_ref
 from .template import ChatTemplate
 from .tokens import common_prefix, common_prefix_ids
 
 if TYPE_CHECKING:
     from .explanation import Explanation
     from .rendering import Profile
+    from .replies import Reply
     from .tokens import Ids
 
 #: Characters of each text that a report shows from the divergence point on.
@@ -165,6 +166,58 @@ def divergence(compared: Comparison, block_size: int, explained: Explanation | N
         chain=explained.chain if explained else (),
         stored_ids=tuple(map(int, stored.ids[ids])),
         prompt_ids=tuple(map(int, prompt.ids[ids])),
+    )
+
+
+def reply_divergence(
+    compared: Comparison, reply: Reply, stored: int, tokens: int, block_size: int, *, causes: bool = True
+) -> Divergence:
+    """Report where a prompt that begins with a stored one parts from the reply stored behind that.
+
+    Args:
+        compared: the stored prompt, all of whose ids are shared, and this one.
+        reply: the reply to the stored prompt.
+        stored: how many of the reply's ids are stored.
+        tokens: token ids that the prompt shares with the stored sequence.
+        block_size: tokens per cache block.
+        causes: whether a cause is told.
+    """
+    earlier, prompt = compared.earlier, compared.later
+    text = earlier.text + reply.text
+    chars = min(common_prefix(text, prompt.text), len(prompt.text) - 1)
+    owner = prompt.owner(chars)
+    at = tokens - len(earlier.ids)
+    alike = text[chars:] == ""
+    was, now = reply.ids[at:stored][:SHOWN_IDS], prompt.ids[tokens : tokens + SHOWN_IDS]
+    if alike:
+        cause = "tokenizer-boundary"
+        said = (
+            f"the characters go on alike, but the ids of the reply were {list(map(int, was[:4]))} and are "
+            f"{list(map(int, now[:4]))} from token {tokens:,} on"
+        )
+    else:
+        cause, said = (
+            "other",
+            f"the reply to turn {earlier.turn} does not stand in the prompt as it was stored",
+        )
+    return Divergence(
+        stored_turn=earlier.turn,
+        tokens=tokens,
+        chars=chars,
+        region=owner.region,
+        message=message_ref(owner),
+        rendered_index=owner.rendered_index,
+        cause=cause if causes else None,
+        confirmed=causes and alike,
+        line=owner.line,
+        stored=text[chars : chars + EXCERPT],
+        prompt=prompt.text[chars : chars + EXCERPT],
+        block=tokens // block_size,
+        before=prompt.text[max(0, chars - BEFORE) : chars],
+        was=Place("message", MessageRef(len(earlier.client.messages), "assistant", None), None),
+        evidence=said if causes else None,
+        stored_ids=tuple(map(int, was)) if alike else (),
+        prompt_ids=tuple(map(int, now)) if alike else (),
     )
 
 

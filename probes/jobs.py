@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from .caches.storage import Store
 from .errors import InputError
 from .models import ReplayModel
 from .policies import parse_policy
@@ -23,16 +24,20 @@ class Settings:
     Attributes:
         transcript: path of the transcript.
         kwargs: chat-template kwargs laid over every request's own.
-        block_size: tokens per cache block.
+        block_size: tokens per block of a paged cache; None for the cache of each policy's server.
         capacity_bytes: the most that a cache may hold, or None for no limit.
         causes: look for the cause of each divergence.
+        store: whether replies are stored behind their prompts.
+        prefill_rate: tokens per second, for predicted seconds; None for none.
     """
 
     transcript: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    block_size: int = 256
+    block_size: int | None = None
     capacity_bytes: int | None = None
     causes: bool = True
+    store: Store = "prompt"
+    prefill_rate: float | None = None
 
 
 def replay_in_processes(
@@ -82,6 +87,8 @@ def _replay(settings: Settings, model: ReplayModel, policies: Sequence[str]) -> 
         [parse_policy(policy) for policy in policies],
         block_size=settings.block_size,
         capacity_bytes=settings.capacity_bytes,
+        store=settings.store,
+        prefill_rate=settings.prefill_rate,
         causes=settings.causes,
     )
     error: str | None = None

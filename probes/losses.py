@@ -23,21 +23,29 @@ def losses(
         length: length of the prompt.
         looked_up: the turns whose prompts were looked up, in order.
     """
-    unlimited = cache.reusable(shared, length)
+    unlimited = max(cache.reusable(shared, length), match.reused)
     usable = min(shared, length - 1)  # the last token has to run for its logits
+    size = cache.block_size
     found = []
     if usable > unlimited:
-        size = cache.block_size
-        said = f"the shared part ends {usable - unlimited:,} tokens into a block of {size}"
         gains = ((each, reusable(usable, length, each) - unlimited) for each in _SMALLER if each < size)
         remedy = next(
             (Remedy("cache", f"blocks of {each} tokens", won) for each, won in gains if won > 0), None
         )
-        found.append(Loss("cache-granularity", usable - unlimited, said, remedy))
+        found.append(Loss("cache-granularity", usable - unlimited, _rest(usable, unlimited, size), remedy))
     if unlimited > match.reused and match.evicted is not None:
         turn = looked_up[match.evicted - 1]
-        block = match.reused // cache.block_size
-        said = f"block {block} was dropped, or found no room, in turn {turn}"
+        what = f"block {match.reused // size}" if size > 1 else "a sequence that has them"
+        said = f"{what} was dropped, or found no room, in turn {turn}"
         remedy = Remedy("cache", "a larger cache", unlimited - match.reused)
         found.append(Loss("evicted", unlimited - match.reused, said, remedy))
     return tuple(found)
+
+
+def _rest(usable: int, unlimited: int, size: int) -> str:
+    """Say why the cache does not give back the last of the shared tokens."""
+    if usable - unlimited < size:
+        return f"the shared part ends {usable - unlimited:,} tokens into a block of {size}"
+    if unlimited:
+        return f"the last position that this cache can go on from is token {unlimited:,}"
+    return "the cache has no position in the shared part that it can go on from"

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..fixtures import DEFAULT_MODEL
-from .caches.footprint import kv_bytes_per_token
+from .caches.footprint import Footprint, footprint
 from .errors import InputError, UsageError
+from .hub import is_hub_id, snapshot
 from .report import ModelInfo
 from .template import ChatTemplate
 from .template_files import check_compiles, load_template, read_json
@@ -59,27 +60,26 @@ class ReplayModel:
         return "mlx"
 
     @property
+    def footprint(self) -> Footprint:
+        """What the layers keep, predicted from config.json; plain, of unknown size, where there is none."""
+        config = self.directory / "config.json"
+        return footprint(read_json(config)) if config.is_file() else Footprint()
+
+    @property
     def bytes_per_token(self) -> int | None:
         """Bytes of K and V per token, predicted from config.json; None where that does not say."""
-        config = self.directory / "config.json"
-        return kv_bytes_per_token(read_json(config)) if config.is_file() else None
+        return self.footprint.bytes_per_token
 
     def load_engine(self) -> MLXEngine:
-        """Load the weights.
+        """Load the weights, after downloading what is missing of a model of the hub.
 
         Raises:
-            InputError: they cannot be loaded, or the architecture cannot be replayed.
+            InputError: they cannot be had or loaded, or the architecture cannot be replayed.
         """
         from .mlx_engine import MLXEngine
 
-        engine = MLXEngine.load(self.directory, random_weights=self.weights is None)
-        if engine.model_kind != "plain":
-            raise InputError(
-                f"a model whose caches are {engine.model_kind} is not replayed on the real engine yet",
-                where=str(self.directory),
-                fix="use --engine tokens, which counts the same turns as if all attention were plain",
-            )
-        return engine
+        directory = snapshot(self.source) if self.kind == "hub" else self.directory
+        return MLXEngine.load(directory, random_weights=self.weights is None)
 
     def info(self, engine: MLXEngine | None) -> ModelInfo:
         """Describe the model for a report."""
@@ -108,8 +108,9 @@ def load_model(
     """Find template, tokenizer and weights.
 
     Args:
-        name: a model directory, a `.jinja` file, a `tokenizer_config.json`, `-` for a template on stdin, or
-            None for the bundled model.
+        name: a model directory, the id of a model of the hub, whose texts are downloaded where they are not
+            in the cache, a `.jinja` file, a `tokenizer_config.json`, `-` for a template on stdin, or None for
+            the bundled model.
         template: a template that replaces the model's own.
         tokenizer: `characters`, a tokenizer.json or a directory that replaces the model's own.
         special_tokens: laid over the model's own.
@@ -119,7 +120,8 @@ def load_model(
         InputError: something is missing or cannot be read, or the template is not valid Jinja.
     """
     options: dict[str, Any] = {"now": now}
-    directory = DEFAULT_MODEL if name is None else Path(name)
+    hub = name is not None and is_hub_id(name)
+    directory = snapshot(str(name), weights=False) if hub else DEFAULT_MODEL if name is None else Path(name)
     if not directory.is_dir():
         if name != "-" and not directory.exists():
             raise InputError(
@@ -160,7 +162,7 @@ def load_model(
         template=chat_template,
         tokenizer=used,
         source="bundled" if name is None else str(name),
-        kind="bundled" if name is None else "directory",
+        kind="bundled" if name is None else "hub" if hub else "directory",
         approximate=tokenizer is not None,
         directory=directory,
         weights=weights,

@@ -6,19 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from .. import __version__
 from .caches.base import Match, PrefixCache
-from .caches.paged import PagedCache
+from .caches.layers import Layers
+from .caches.storage import Store, stored_length
 from .causes.reasoning import reasoning_lost
 from .conversation import Request, Transcript, written_alike
-from .divergence import Comparison, Prompt, divergence, since_previous
+from .divergence import Comparison, Prompt, divergence, reply_divergence, since_previous
 from .errors import RenderError
 from .explanation import Explanation, explanation
 from .losses import losses
+from .marks import MarkReader
 from .models import ReplayModel
 from .policies.base import Action, Policy, Prepared, render_prepared
 from .rendering import Profile
 from .replay_findings import replay_findings
+from .replies import Reply, opens_thinking, reply_of, stores_thinking
 from .report import (
     SCHEMA,
     CacheCounts,
@@ -26,18 +31,22 @@ from .report import (
     Cost,
     PolicyReport,
     ReplayReport,
+    StoredReply,
     Timings,
     TurnReport,
     VerifyReport,
     totals,
 )
 from .sequences import StoredSequences
+from .server_caches import server_cache
 from .summary import summarise
 from .tokens import IncrementalEncoder
 
 if TYPE_CHECKING:
     from .caches.states import StateBlock
     from .mlx_engine import MLXEngine, Verification
+    from .report import Divergence
+    from .sequences import Closest
     from .tokens import Ids
 
 #: Prompts between two comparisons with whole-text encoding; the last prompt is always compared.
@@ -51,9 +60,11 @@ class Replay:
         transcript: the requests.
         model: template, tokenizer and, with `engine`, the weights.
         policies: each is replayed against an empty cache of its own.
-        block_size: tokens per cache block.
+        block_size: tokens per block of a paged cache; None for the cache of each policy's server.
         engine: the model that computes, or None to count tokens only.
         capacity_bytes: the most that a cache may hold, or None for no limit.
+        store: whether the replies of the transcript are stored behind their prompts.
+        prefill_rate: tokens per second, for predicted seconds where no model computes; None for none.
         verify: compare each prefill from restored blocks with a cold one; needs `engine`.
         causes: look for the cause of each divergence.
     """
@@ -64,9 +75,11 @@ class Replay:
         model: ReplayModel,
         policies: Sequence[Policy],
         *,
-        block_size: int = 256,
+        block_size: int | None = None,
         engine: MLXEngine | None = None,
         capacity_bytes: int | None = None,
+        store: Store = "prompt",
+        prefill_rate: float | None = None,
         verify: bool = False,
         causes: bool = True,
     ) -> None:
@@ -74,7 +87,12 @@ class Replay:
         self.model = model
         self.engine = engine
         self.capacity_bytes = capacity_bytes
-        self.bytes_per_token = engine.bytes_per_token if engine else model.bytes_per_token
+        self.store = store
+        self.prefill_rate = None if engine else prefill_rate
+        kept = engine.layout if engine else model.footprint
+        self.model_kind = kept.kind
+        self.bytes_per_token = kept.bytes_per_token
+        self.snapshot_bytes = kept.bytes_per_snapshot or 0
         self.verifications: list[Verification] | None = [] if verify else None
         self.causes = causes
         self._block_size = block_size
@@ -109,7 +127,7 @@ class Replay:
             transcript=self.transcript.source,
             template=self.model.template.source,
             model=self.model.info(self.engine),
-            cache=CacheInfo("paged", self._block_size, self.capacity_bytes, self.bytes_per_token),
+            cache=policies[0].server_cache,
             engine="mlx" if self.engine else "tokens",
             policies=policies,
             verify=self._verify_report(),
@@ -119,12 +137,18 @@ class Replay:
             findings=tuple(
                 finding for policy in policies for finding in replay_findings(policy, self._without_reasoning)
             ),
+            prefill_rate=self.prefill_rate,
         )
 
-    def new_cache(self) -> PrefixCache:
-        """Return an empty cache."""
-        return PagedCache(
-            self._block_size, capacity_bytes=self.capacity_bytes, bytes_per_token=self.bytes_per_token
+    def new_cache(self, policy: Policy) -> PrefixCache:
+        """Return an empty cache as a policy's server keeps it."""
+        return server_cache(
+            policy,
+            model_kind=self.model_kind,
+            block_size=self._block_size,
+            capacity_bytes=self.capacity_bytes,
+            bytes_per_token=self.bytes_per_token,
+            snapshot_bytes=self.snapshot_bytes,
         )
 
     def _encoder_notes(self) -> tuple[str, ...]:
@@ -158,7 +182,8 @@ class _PolicyRun:
         self.turns: list[TurnReport] = []
         self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
-        self._cache = replay.new_cache()
+        self._cache = replay.new_cache(policy)
+        self._marks = MarkReader(self.encoder, Layers.of(replay.model_kind))
         self._stored = StoredSequences()
         self._requests: dict[int, _Sent] = {}
         self._previous: Prompt | None = None
@@ -199,6 +224,14 @@ class _PolicyRun:
                 bytes=counts.bytes,
             ),
             summary=summarise(turns, self._cache.block_size),
+            server_cache=CacheInfo(
+                kind=self._cache.kind,
+                block_size=self._cache.block_size,
+                capacity_bytes=self._replay.capacity_bytes,
+                bytes_per_token=self._replay.bytes_per_token,
+                store=self._replay.store,
+                layers=self._replay.model_kind,
+            ),
         )
 
     def _prompt(
@@ -225,25 +258,21 @@ class _PolicyRun:
         if not len(ids):
             raise RenderError("EmptyPrompt", "the template renders nothing")
         closest = self._stored.closest(ids)
-        stored_length = self._stored.last_length
+        last_length = self._stored.last_length
         compared = Comparison(self._previous, prompt) if self._previous else None
-        stored = compared
-        if not closest.whole and closest.turn is not None and not _is_of(compared, closest.turn):
-            stored = Comparison(self._prompt_of(closest.turn), prompt)
         why = self._explained(compared)
-        parted = None
-        if not closest.whole and stored is not None:
-            parted = divergence(
-                stored, self._cache.block_size, why if stored is compared else self._explained(stored)
-            )
+        parted = self._parted(prompt, closest, compared, why)
         match = self._cache.match(ids)
         self._looked_up.append(prompt.turn)
+        reply, output = self._reply(prompt)
         with self._cache.hold(match):
-            cost = self._prefill(ids, match)
-        self._stored.add(prompt.turn, ids)
-        self._requests[prompt.turn] = _Sent(prompt.client, prompt.rendered, prompt.actions, prompt.profile)
+            cost = self._prefill(prompt, output, match)
+        self._stored.add(prompt.turn, np.concatenate([ids, output]) if len(output) else ids)
+        self._requests[prompt.turn] = _Sent(
+            prompt.client, prompt.rendered, prompt.actions, prompt.profile, reply, len(output)
+        )
         reprefill = len(ids) - match.reused
-        unavoidable = max(1, len(ids) - self._cache.reusable(min(stored_length, len(ids)), len(ids)))
+        unavoidable = max(1, len(ids) - self._cache.reusable(min(last_length, len(ids)), len(ids)))
         return TurnReport(
             turn=prompt.turn,
             messages=len(prompt.client.messages),
@@ -258,7 +287,51 @@ class _PolicyRun:
             losses=losses(self._cache, match, closest.shared, len(ids), self._looked_up),
             cost=cost,
             actions=prompt.actions,
+            reply=StoredReply(len(output), reply.source) if reply else None,
         )
+
+    def _parted(
+        self, prompt: Prompt, closest: Closest, compared: Comparison | None, why: Explanation | None
+    ) -> Divergence | None:
+        """Report where a prompt parts from the closest stored sequence.
+
+        Args:
+            prompt: the prompt.
+            closest: that sequence.
+            compared: the previous prompt and this one.
+            why: why these part.
+        """
+        if closest.whole or closest.turn is None:
+            return None
+        stored = compared
+        if stored is None or not _is_of(stored, closest.turn):
+            stored = Comparison(self._prompt_of(closest.turn), prompt)
+        sent, size = self._requests[closest.turn], self._cache.block_size
+        if sent.reply and sent.output and stored.whole and stored.tokens == len(stored.earlier.ids):
+            if closest.shared == len(prompt.ids):
+                return None  # the same prompt again: it ends where the reply begins, and parts from nothing
+            return reply_divergence(
+                stored, sent.reply, sent.output, closest.shared, size, causes=self._replay.causes
+            )
+        return divergence(stored, size, why if stored is compared else self._explained(stored))
+
+    def _reply(self, prompt: Prompt) -> tuple[Reply | None, Ids]:
+        """Return a prompt's reply, and what of its ids the server stores; nothing where it stores prompts."""
+        replay = self._replay
+        nothing = prompt.ids[:0]
+        if replay.store == "prompt":
+            return None, nothing
+        reply = reply_of(prompt, self.policy, replay.model.tokenizer)
+        if reply is None:
+            return None, nothing
+        length = stored_length(
+            len(prompt.ids),
+            len(reply.ids),
+            replay.store,
+            open_think=opens_thinking(prompt),
+            output_cacheable=stores_thinking(self._cache.kind, replay.model.template, prompt),
+        )
+        return reply, reply.ids[: length - len(prompt.ids)]
 
     def _explained(self, compared: Comparison | None) -> Explanation | None:
         if compared is None or not self._replay.causes:
@@ -272,22 +345,27 @@ class _PolicyRun:
         ids = self.encoder.fork().encode(text)
         return Prompt(turn, sent.client, sent.rendered, text, ids, template, sent.profile, sent.actions)
 
-    def _prefill(self, ids: Ids, match: Match) -> Cost | None:
-        """Compute what the cache does not have, and store the prompt."""
-        engine = self._replay.engine
+    def _prefill(self, prompt: Prompt, output: Ids, match: Match) -> Cost | None:
+        """Compute what the cache does not have, and store the prompt and what follows it."""
+        engine, ids = self._replay.engine, prompt.ids
+        marks = self._marks.read(prompt, replied=bool(len(output)))
+        sequence = np.concatenate([ids, output]) if len(output) else ids
         if engine is None:
-            self._cache.store(ids)
-            return None
+            self._cache.store(sequence, match=match, marks=marks)
+            rate = self._replay.prefill_rate
+            return Cost((len(ids) - match.reused) / rate, "predicted") if rate else None
         done = engine.prefill(
             ids,
             [cast("StateBlock", block.payload) for block in match.blocks],
             match.reused,
-            block_size=self._cache.block_size,
+            spans=self._cache.spans(sequence, match, marks),
+            output=output,
         )
-        self._cache.store(ids, done.payloads)
+        self._cache.store(sequence, done.payloads, match=match, marks=marks)
         if self._replay.verifications is not None:
             self._replay.verifications.append(engine.verify(ids, done.logits))
-        return Cost(done.seconds, "measured", measured=Timings(done.restore_seconds, done.store_seconds))
+        timings = Timings(done.restore_seconds, done.store_seconds, done.output_seconds)
+        return Cost(done.seconds, "measured", measured=timings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +376,8 @@ class _Sent:
     rendered: Request
     actions: tuple[Action, ...]
     profile: Profile
+    reply: Reply | None
+    output: int
 
 
 def _is_of(compared: Comparison | None, turn: int) -> bool:

@@ -135,8 +135,14 @@ def _block_rests(policy: PolicyReport) -> Iterator[ReplayFinding]:
     total = sum(lost.values())
     if len(lost) >= _FEWEST and total > _MUCH * policy.totals.prompt_tokens:
         turns = [turn for turn in policy.turns if turn.turn in lost]
+        blocks = policy.server_cache.block_size > 1
+        what = (
+            "the shared part ends inside a block"
+            if blocks
+            else "the cache cannot give all shared tokens back"
+        )
         message = (
-            f"in {_times(turns)} the shared part ends inside a block, which costs {total:,} tokens in all, "
+            f"in {_times(turns)} {what}, which costs {total:,} tokens in all, "
             f"{total / policy.totals.prompt_tokens:.1%} of all prompt tokens"
         )
         yield _finding(policy, "block-rests", message, turns, total, True)

@@ -183,10 +183,17 @@ class SincePrevious:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Measured wall times of one turn, apart from the prefill itself, in seconds."""
+    """Measured wall times of one turn, apart from the prefill itself, in seconds.
+
+    Attributes:
+        restore: putting the reused state back.
+        store: copying out what is stored.
+        output: running the stored reply in chunks, less than a server takes to generate it.
+    """
 
     restore: float
     store: float
+    output: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +214,20 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredReply:
+    """What is stored of a turn's reply.
+
+    Attributes:
+        tokens: how many of its tokens are stored (counted); 0 where the server leaves it out.
+        source: `generated` for ids that the transcript has, `text` for the ids of the reply's text, which
+            can differ from those that the model generated.
+    """
+
+    tokens: int
+    source: Literal["generated", "text"]
+
+
+@dataclass(frozen=True, slots=True)
 class TurnReport:
     """One turn under one policy. All token counts are counted; None where the turn raised.
 
@@ -222,9 +243,10 @@ class TurnReport:
         unavoidable: tokens that an append-only client and template would have had to compute.
         avoidable: the rest, the waste.
         losses: shared tokens that the cache does not give back, by reason.
-        cost: what the prefill took, where a model ran.
+        cost: what the prefill took, where a model ran, or would take at a given rate.
         actions: what the policy did to the messages.
         error: what the template raised.
+        reply: what is stored of the reply; None where none was to be, or the transcript has none.
     """
 
     turn: int
@@ -241,6 +263,7 @@ class TurnReport:
     cost: Cost | None = None
     actions: tuple[Action, ...] = ()
     error: str | None = None
+    reply: StoredReply | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,14 +315,47 @@ class CacheCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """A cache that turns were replayed against.
+
+    Attributes:
+        kind: its name in docs/caches.md, without a block size.
+        block_size: tokens per block; 1 where it has no blocks.
+        capacity_bytes: the most that it may hold, where that was given.
+        bytes_per_token: of K and V, over all layers of full attention.
+        store: what is stored after a turn.
+        layers: what the model's layers keep, such as `plain`, `hybrid` or `rotating:512`.
+    """
+
+    kind: str
+    block_size: int
+    capacity_bytes: int | None
+    bytes_per_token: int | None
+    store: Literal["prompt", "prompt+output"] = "prompt"
+    layers: str = "plain"
+
+    @property
+    def described(self) -> str:
+        """The cache in a few words."""
+        blocks = f"blocks of {self.block_size} tokens" if self.block_size > 1 else "token by token"
+        return f"{self.kind}, {blocks}"
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
-    """All turns under one policy, against a cache of its own."""
+    """All turns under one policy, against a cache of its own.
+
+    Attributes:
+        server_cache: the cache.
+        cache: what it did.
+    """
 
     policy: str
     turns: tuple[TurnReport, ...]
     totals: Totals
     cache: CacheCounts
     summary: str
+    server_cache: CacheInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,17 +379,6 @@ class ModelInfo:
     approximate: bool
     weights: str | None = None
     blas: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
-    """The cache that the turns were replayed against."""
-
-    kind: str
-    block_size: int
-    capacity_bytes: int | None
-    bytes_per_token: int | None
-    store: Literal["prompt", "prompt+output"] = "prompt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,9 +406,11 @@ class ReplayReport:
 
     Attributes:
         transcript: what the person named.
+        cache: the first policy's; each policy has its own.
         complete: whether it ran to the transcript's end.
         error: why it did not, where it did not.
         notes: what a reader has to know about the numbers.
+        prefill_rate: tokens per second that predicted seconds go by, as given; None where none are.
         findings: patterns over the turns of each policy.
     """
 
@@ -380,6 +427,7 @@ class ReplayReport:
     complete: bool = True
     error: str | None = None
     findings: tuple[ReplayFinding, ...] = ()
+    prefill_rate: float | None = None
 
 
 def message_ref(owner: Owner) -> MessageRef | None:

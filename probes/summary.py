@@ -13,7 +13,7 @@ def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
 
     Args:
         turns: the turns of one policy.
-        block_size: tokens per cache block.
+        block_size: tokens per cache block; 1 where there are none.
     """
     if not turns:
         return "No request was replayed."
@@ -52,7 +52,8 @@ def _turn_sentence(turn: TurnReport, block_size: int) -> str:
     )
     parted = turn.divergence
     if parted is None:
-        return f"{head}: what it shares with the cache ends inside a block of {block_size} or was dropped."
+        where = f"ends inside a block of {block_size}" if block_size > 1 else "cannot be gone on from"
+        return f"{head}: what it shares with the cache {where} or was dropped."
     return (
         f"{head}; it shares the first {parted.tokens:,} tokens with turn {parted.stored_turn} "
         f"and then differs in {_place(parted, turn.actions)}.{_why(parted, turn.actions)}"

@@ -53,9 +53,9 @@ def draw(report: ReplayReport, console: Console) -> None:
 
 
 def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
-    measured = report.engine == "mlx"
+    timed = _timed(report)
     explained = any(turn.divergence and turn.divergence.cause for turn in policy.turns)
-    columns = [*_COUNTS, *(["seconds"] if measured else []), *(_WHY if explained else _WHERE)]
+    columns = [*_COUNTS, *(["seconds"] if timed else []), *(_WHY if explained else _WHERE)]
     hidden = {name for name, least in _LEAST_WIDTH.items() if width < least}
     shown = [at for at, name in enumerate(columns) if name not in hidden]
     totals = policy.totals
@@ -67,7 +67,7 @@ def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
         _number(totals.reprefill),
         _number(totals.unavoidable),
         _number(totals.avoidable),
-        *([_seconds(totals.seconds)] if measured else []),
+        *([_seconds(totals.seconds)] if timed else []),
         *_share(totals, explained),
     ]
     title = escape(f"policy {policy.policy}")
@@ -79,7 +79,7 @@ def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
         else:
             table.add_column(name, overflow="fold")
     for same in _groups(policy.turns):
-        row = _row(same, measured, explained)
+        row = _row(same, timed, explained)
         table.add_row(*(row[at] for at in shown), style="red" if same[0].error else None)
     table.add_section()
     table.add_row(*(last[at] for at in shown), style="bold")
@@ -91,6 +91,11 @@ def _share(totals: Totals, explained: bool) -> list[str]:
     if explained:
         return [f"{share} avoidable", "", ""]
     return [f"{share} of all prompt tokens were avoidable work"]
+
+
+def _timed(report: ReplayReport) -> bool:
+    """Tell whether there are seconds, measured or predicted."""
+    return report.engine == "mlx" or report.prefill_rate is not None
 
 
 def _groups(turns: Sequence[TurnReport]) -> Iterator[list[TurnReport]]:
@@ -105,11 +110,11 @@ def _groups(turns: Sequence[TurnReport]) -> Iterator[list[TurnReport]]:
         yield group
 
 
-def _row(same: Sequence[TurnReport], measured: bool, explained: bool) -> list[str]:
+def _row(same: Sequence[TurnReport], timed: bool, explained: bool) -> list[str]:
     turn = same[0]
     if turn.error is not None:
         number = str(turn.turn) if len(same) == 1 else f"{turn.turn}-{same[-1].turn}"
-        return [number, *[""] * (7 if measured else 6), escape(turn.error), *(["", ""] if explained else [])]
+        return [number, *[""] * (7 if timed else 6), escape(turn.error), *(["", ""] if explained else [])]
     avoidable = _number(turn.avoidable)
     return [
         str(turn.turn),
@@ -119,7 +124,7 @@ def _row(same: Sequence[TurnReport], measured: bool, explained: bool) -> list[st
         _number(turn.reprefill),
         _number(turn.unavoidable),
         f"[yellow]{avoidable}[/yellow]" if turn.avoidable else avoidable,
-        *([_seconds(turn.cost.seconds if turn.cost else None)] if measured else []),
+        *([_seconds(turn.cost.seconds if turn.cost else None)] if timed else []),
         *map(escape, _why(turn) if explained else [_difference(turn)]),
     ]
 
@@ -171,7 +176,7 @@ def _comparison(report: ReplayReport) -> Table:
     table = Table(title="all policies", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("policy", no_wrap=True)
     for name in ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable", "seconds"):
-        if name != "seconds" or report.engine == "mlx":
+        if name != "seconds" or _timed(report):
             table.add_column(name, justify="right", no_wrap=True)
     for policy in report.policies:
         totals = policy.totals
@@ -183,23 +188,57 @@ def _comparison(report: ReplayReport) -> Table:
             _number(totals.reused),
             _number(totals.reprefill),
             f"{_number(totals.avoidable)} ({_percent(totals.avoidable, totals.prompt_tokens)})",
-            *([_seconds(totals.seconds)] if report.engine == "mlx" else []),
+            *([_seconds(totals.seconds)] if _timed(report) else []),
         )
     return table
 
 
 def _provenance(report: ReplayReport) -> str:
     model = report.model
-    ran = (
-        f"Seconds are measured: {model.architecture} model ({model.weights}; {model.blas} BLAS)."
-        if report.engine == "mlx"
-        else "No model ran (engine tokens), so no seconds are measured."
-    )
+    ran = "No model ran (engine tokens), so no seconds are measured."
+    if report.engine == "mlx":
+        ran = f"Seconds are measured: {model.architecture} model ({model.weights}; {model.blas} BLAS)."
+    elif report.prefill_rate is not None:
+        ran = (
+            f"No model ran (engine tokens): seconds are predicted from {report.prefill_rate:,g} tokens per "
+            "second, whatever the depth."
+        )
     tokenizer = "the bundled tokenizer" if model.tokenizer == "bundled" else model.tokenizer
-    return (
-        f"Tokens are counted with {tokenizer}; cache: {report.cache.kind}, "
-        f"blocks of {report.cache.block_size} tokens. {ran}"
-    )
+    layers = "" if report.cache.layers == "plain" else f", for layers of kind {report.cache.layers}"
+    return f"Tokens are counted with {tokenizer}; cache: {_caches(report)}{layers}.{_replies(report)} {ran}"
+
+
+def _replies(report: ReplayReport) -> str:
+    """Say which replies are stored, and whether as they were generated."""
+    if report.cache.store == "prompt":
+        return ""
+    replies = [turn.reply for policy in report.policies for turn in policy.turns if turn.reply]
+    said = [
+        f"{count:,} {words}"
+        for count, words in (
+            (
+                sum(each.source == "generated" and each.tokens > 0 for each in replies),
+                "with their generated ids",
+            ),
+            (
+                sum(each.source == "text" and each.tokens > 0 for each in replies),
+                "with the ids of their text",
+            ),
+            (sum(not each.tokens for each in replies), "left out by the server"),
+        )
+        if count
+    ]
+    return f" Replies are stored: {', '.join(said) or 'the transcript has none'}."
+
+
+def _caches(report: ReplayReport) -> str:
+    """Name the cache, or each of several with its policies."""
+    policies: dict[str, list[str]] = {}
+    for policy in report.policies:
+        policies.setdefault(policy.server_cache.described, []).append(policy.policy)
+    if len(policies) == 1:
+        return next(iter(policies))
+    return "; ".join(f"{cache} ({', '.join(names)})" for cache, names in policies.items())
 
 
 def _verification(report: ReplayReport) -> str:

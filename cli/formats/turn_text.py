@@ -22,7 +22,7 @@ def draw_turn(report: ReplayReport, number: int, console: Console) -> None:
         for turn in policy.turns:
             if turn.turn == number:
                 console.print(Text(f"turn {number}, policy {policy.policy}", style="bold"))
-                for line in _lines(turn, report.cache.block_size):
+                for line in _lines(turn, policy.server_cache.block_size):
                     console.print(line, soft_wrap=True)
                 console.print()
 
@@ -64,10 +64,10 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
 
 
 def _divergence(parted: Divergence, block_size: int) -> Iterator[Text]:
+    block = f", in block {parted.block} of {block_size} tokens" if block_size > 1 else ""
     yield _field(
         "parts",
-        f"from turn {parted.stored_turn} at token {parted.tokens:,}, character {parted.chars:,}, "
-        f"in block {parted.block} of {block_size} tokens",
+        f"from turn {parted.stored_turn} at token {parted.tokens:,}, character {parted.chars:,}{block}",
     )
     yield _field("owner", _place(Place(parted.region, parted.message, parted.line)))
     if parted.was is not None:

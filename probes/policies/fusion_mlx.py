@@ -101,7 +101,7 @@ KINDS = (
         source="dahai80/fusion-mlx 0.10.24",
         date="2026-10",
         evidence="run",
-        cache="paged:64",
+        cache="fusion-mlx",
         drift="Every new system turn makes the first message longer, so that everything after it is another "
         "prompt.",
     ),

@@ -138,6 +138,8 @@ def _reply(response: Any, where: str) -> Mapping[str, Any] | None:
     match body_of(response):
         case None | {"choices": []}:
             return None
+        case {"choices": [{"message": dict(message), "token_ids": list(generated)}, *_]}:
+            message = {**message, "token_ids": generated}  # vLLM's answer to return_token_ids
         case {"choices": [{"message": dict(message)}, *_]}:
             pass
         case {"role": _} | {"content": _} | {"tool_calls": _} as message:
@@ -150,7 +152,18 @@ def _reply(response: Any, where: str) -> Mapping[str, Any] | None:
             )
     if "role" not in message:
         message = {"role": "assistant", **message}
+    ids = message.get("token_ids")
+    if ids is not None and not (isinstance(ids, list) and all(map(_is_token, ids))):
+        raise InputError(
+            "token_ids of the response is no list of token ids",
+            where=where,
+            fix="write a list of numbers, or leave it out",
+        )
     return _message(message, 0, f"{where}, response").data
+
+
+def _is_token(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31
 
 
 def _check_content(content: Any, where: str) -> None:

@@ -185,6 +185,64 @@ def test_head_closes_the_pipe_without_a_traceback() -> None:
     assert "BrokenPipe" not in done.stderr
 
 
+# Caches
+
+CHAT = transcript("chat")
+
+
+def test_each_policy_has_the_cache_of_its_server_unless_a_block_size_is_given(tplaudit) -> None:
+    command = ("replay", CHAT, "--engine", "tokens", "-p", "as-is", "-p", "vllm", "-p", "rapid-mlx")
+    report = json.loads(tplaudit(*command, "--json").stdout)
+    caches = [policy["server_cache"] for policy in report["policies"]]
+    assert [(cache["kind"], cache["block_size"]) for cache in caches] == [
+        ("paged", 256),
+        ("vllm", 16),
+        ("rapid-mlx", 1),
+    ]
+    assert report["cache"] == caches[0]
+    assert {cache["layers"] for cache in caches} == {"plain"}
+    text = " ".join(tplaudit(*command).stdout.split())
+    assert "paged, blocks of 256 tokens (as-is); vllm, blocks of 16 tokens (vllm); rapid-mlx" in text
+    sized = json.loads(tplaudit(*command, "--json", "--block-size", "32").stdout)
+    assert {
+        (policy["server_cache"]["kind"], policy["server_cache"]["block_size"]) for policy in sized["policies"]
+    } == {("paged", 32)}
+
+
+def test_stored_replies_are_said_to_be_text_or_ids(tplaudit) -> None:
+    command = ("replay", CHAT, "--engine", "tokens", "-p", "vllm", "--template", IN_PLACE)
+    kept = json.loads(tplaudit(*command, "--json", "--store", "prompt+output").stdout)
+    alone = json.loads(tplaudit(*command, "--json").stdout)
+    assert (kept["cache"]["store"], alone["cache"]["store"]) == ("prompt+output", "prompt")
+    turns = kept["policies"][0]["turns"]
+    assert [turn["reply"]["source"] for turn in turns if turn["reply"]] == ["text"] * 6
+    assert kept["policies"][0]["totals"]["reused"] > alone["policies"][0]["totals"]["reused"]
+    assert all(turn["reply"] is None for turn in alone["policies"][0]["turns"])
+    text = " ".join(tplaudit(*command, "--store", "prompt+output").stdout.split())
+    assert "Replies are stored: 6 with the ids of their text." in text
+
+
+def test_a_rate_predicts_seconds_and_says_so(tplaudit) -> None:
+    command = ("replay", CHAT, "-p", "as-is", "--prefill-rate", "200")
+    report = json.loads(tplaudit(*command, "--engine", "tokens", "--json").stdout)
+    assert report["prefill_rate"] == 200
+    for turn in report["policies"][0]["turns"]:
+        assert turn["cost"] == {
+            "seconds": turn["reprefill"] / 200,
+            "kind": "predicted",
+            "error": None,
+            "measured": None,
+        }
+    totals = report["policies"][0]["totals"]
+    assert totals["seconds"] == pytest.approx(totals["reprefill"] / 200)
+    text = " ".join(tplaudit(*command, "--engine", "tokens").stdout.split())
+    assert "seconds are predicted from 200 tokens per second" in text
+    assert f"{totals['seconds']:.2f}" in text
+    done = tplaudit(*command, "--engine", "mlx")
+    assert done.returncode == 2
+    assert "--prefill-rate: the mlx engine measures" in done.stderr
+
+
 # Causes
 
 CLEARS = Path(__file__).parents[1] / "cases" / "15-clear-thinking-key"

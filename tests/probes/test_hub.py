@@ -16,9 +16,11 @@ from types import MappingProxyType
 import huggingface_hub
 import pytest
 from huggingface_hub import constants, errors
+from tplaudit.fixtures import DEFAULT_MODEL
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.hub import is_hub_id, snapshot, template_snapshot
 from tplaudit.probes.mlx_engine import MLXEngine
+from tplaudit.probes.models import load_model
 from tplaudit.probes.template_files import load_template
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -103,6 +105,17 @@ def test_a_model_without_weights_serves_for_counting_only(cache):
     assert snapshot("owner/texts", weights=False) == directory
     with pytest.raises(InputError, match=r"no weights .* in the cache; .*hf download owner/texts"):
         snapshot("owner/texts")
+
+
+def test_a_replay_counts_with_the_texts_and_asks_for_the_weights_to_compute(cache):
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+    add(cache, "owner/texts", {name: (DEFAULT_MODEL / name).read_bytes() for name in names})
+    model = load_model("owner/texts")
+    assert (model.source, model.kind, model.default_engine) == ("owner/texts", "hub", "tokens")
+    assert model.footprint.bytes_per_token == 1024
+    assert list(model.tokenizer.encode("Hello there"))
+    with pytest.raises(InputError, match="hf download owner/texts"):
+        model.load_engine()
 
 
 def test_a_model_that_is_not_there(cache):

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tplaudit.probes import mlx_model
 from tplaudit.probes.caches.base import Span
+from tplaudit.probes.caches.footprint import footprint
 from tplaudit.probes.caches.sliding_window import drops_too_much
 from tplaudit.probes.caches.states import ModelState, leaves, refusals
 from tplaudit.probes.errors import InputError
@@ -586,3 +587,14 @@ def test_kv_bits_that_do_not_fit_the_heads(engines):
     llama = engines("llama")
     with pytest.raises(InputError, match="fails on a prompt of two tokens"):
         MLXEngine(LoadedModel(llama._model, llama.path, llama.blas, ""), kv_bits=8, kv_group_size=64)
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "kv_bits"])
+def test_what_the_config_tells_is_what_the_state_takes(engines, name):
+    told, layout = footprint(CONFIGS[name]), engines(name).layout
+    assert told.kind == layout.kind
+    assert told.bytes_per_token in (None, layout.bytes_per_token)
+    assert told.bytes_per_snapshot in (None, layout.bytes_per_snapshot)
+    if name not in ("gemma4_text", "falcon_h1", "baichuan_m1", "llama4"):
+        assert told.bytes_per_token is not None
+        assert told.bytes_per_snapshot is not None

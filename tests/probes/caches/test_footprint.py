@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tplaudit.probes.caches.footprint import kv_bytes_per_token
+from tplaudit.probes.caches.footprint import Footprint, footprint, kv_bytes_per_token
 
 LLAMA = {"num_hidden_layers": 3, "num_attention_heads": 8, "hidden_size": 64}
 
@@ -26,3 +26,38 @@ LLAMA = {"num_hidden_layers": 3, "num_attention_heads": 8, "hidden_size": 64}
 )
 def test_from_a_config(config, itemsize, expected):
     assert kv_bytes_per_token(config, itemsize) == expected
+
+
+WINDOW = LLAMA | {"sliding_window": 100, "num_hidden_layers": 8}
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        ({}, "plain"),
+        ({"model_type": "mamba2"}, "recurrent"),
+        ({"model_type": "jamba"}, "hybrid"),
+        ({"text_config": {"model_type": "qwen3_5_text"}}, "hybrid"),
+        ({"model_type": "other", "layer_types": ["linear_attention", "full_attention"]}, "hybrid"),
+        # Families that do not read the key.
+        (WINDOW | {"model_type": "qwen2"}, "plain"),
+        (WINDOW | {"model_type": "mistral"}, "plain"),
+        (WINDOW | {"model_type": "llama"}, "plain"),
+        (WINDOW | {"model_type": "llama", "layer_types": ["full_attention"] * 8}, "plain"),
+        (WINDOW | {"model_type": "llama", "layer_types": ["sliding_attention"] * 8}, "rotating:100"),
+        (WINDOW | {"model_type": "step3p5"}, "rotating:100"),
+        (LLAMA | {"model_type": "gemma3_text", "sliding_window": None}, "plain"),
+    ],
+)
+def test_kinds(config, kind):
+    assert footprint(config).kind == kind
+
+
+def test_windows_are_counted_by_pattern():
+    one = 2 * 8 * 8 * 4
+    assert footprint(WINDOW | {"model_type": "exaone4", "sliding_window_pattern": "LLLG"}) == Footprint(
+        "rotating:100", 2 * one, 6 * 100 * one
+    )
+    assert footprint(WINDOW | {"model_type": "gemma3_text"}) == Footprint("rotating:100", one, 7 * 100 * one)
+    # How many of its layers have a window is not known without `layer_types`.
+    assert footprint(WINDOW | {"model_type": "step3p5"}) == Footprint("rotating:100", None, None)

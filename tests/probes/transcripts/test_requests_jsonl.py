@@ -152,3 +152,23 @@ def test_memory_follows_the_conversation_not_the_file(write: Write) -> None:
     assert len(requests) == 60
     assert path.stat().st_size > 5_000_000
     assert peak < 1_500_000
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"choices": [{"message": ANSWER, "token_ids": [5, 6]}]},
+        {"choices": [{"message": {**ANSWER, "token_ids": [5, 6]}}]},
+        {**ANSWER, "token_ids": [5, 6]},
+    ],
+    ids=["choice", "its message", "bare message"],
+)
+def test_generated_ids_stand_in_the_reply(write: Write, response: Any) -> None:
+    (request,) = open_transcript(write({**BODY, "response": response}))
+    assert request.reply == {**ANSWER, "token_ids": [5, 6]}
+
+
+@pytest.mark.parametrize("ids", [["5"], [-1], "5", [1.5], [2**31], [True]])
+def test_generated_ids_that_are_none(write: Write, ids: Any) -> None:
+    with pytest.raises(InputError, match="token_ids of the response"):
+        list(open_transcript(write({**BODY, "response": {**ANSWER, "token_ids": ids}})))

@@ -1,0 +1,50 @@
+"""The cache that a policy's server keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .caches import make_cache
+from .caches.omlx import VERSIONS, Version
+from .policies import POLICIES
+
+if TYPE_CHECKING:
+    from .caches.base import PrefixCache
+    from .policies.base import Policy
+
+#: oMLX's, for policies that belong to no server.
+DEFAULT_CACHE = "paged:256"
+
+
+def server_cache(
+    policy: Policy,
+    *,
+    model_kind: str = "plain",
+    block_size: int | None = None,
+    capacity_bytes: int | None = None,
+    bytes_per_token: int | None = None,
+    snapshot_bytes: int = 0,
+) -> PrefixCache:
+    """Return an empty cache as the server of a policy keeps it, or a paged one with blocks of a given size.
+
+    Args:
+        policy: the policy; its `version`, where it has one, is that of oMLX's cache too.
+        model_kind: as of `make_cache`.
+        block_size: tokens per block of a paged cache in the place of the server's own; None for that.
+        capacity_bytes: as of `make_cache`.
+        bytes_per_token: as of `make_cache`.
+        snapshot_bytes: as of `make_cache`.
+    """
+    name, _, options = policy.name.partition(":")
+    kind = POLICIES.get(name)
+    # Other servers' versions have other names.
+    given: Version = next((each for each in VERSIONS if f"version={each}" in options.split(",")), "latest")
+    return make_cache(
+        "paged" if block_size else (kind.cache if kind else "") or DEFAULT_CACHE,
+        model_kind=model_kind,
+        block_size=block_size,
+        capacity_bytes=capacity_bytes,
+        bytes_per_token=bytes_per_token,
+        snapshot_bytes=snapshot_bytes,
+        version=given,
+    )
