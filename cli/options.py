@@ -41,8 +41,8 @@ Model = Annotated[
         metavar="MODEL",
         callback=named,
         help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
-        "or - for a template on stdin. "
-        "Without it the bundled tiny model is used.",
+        "- for a template on stdin, or bundled, bundled:hybrid or bundled:sliding-window for a tiny model. "
+        "Default: bundled.",
     ),
 ]
 Template = Annotated[

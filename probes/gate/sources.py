@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ..bundled import bundled_model
 from ..errors import InputError
 from ..template import ChatTemplate
 from ..template_files import BARE_TOKENS, load_template
@@ -101,7 +102,7 @@ def with_tokens_of(bare: ChatTemplate, other: ChatTemplate) -> ChatTemplate:
 def annotated_path(name: str) -> str | None:
     """Return the file that annotations of the head belong to, relative to this folder where it can be."""
     source = git_source(name, ".")
-    if name == "-":
+    if name == "-" or bundled_model(name):
         return None
     path = Path(source.path if source else name)
     if path.is_dir():
