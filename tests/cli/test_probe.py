@@ -19,12 +19,13 @@ def test_the_terminal_output_says_what_a_template_does(tplaudit) -> None:
         STRICT: ("fails with an error when a system turn is not first", "✗ error", "the request fails"),
         IN_PLACE: ("writes a system turn wherever it stands", "✓ in place", "all before it stays as it was"),
         DROPPING: ("loses a system turn that is not first", "∅ lost", "the model never sees it"),
-        MOVING: ("moves a system turn that is not first to another place", "↷ moved", "is computed again"),
+        MOVING: ("it writes it in the first system block at the front", "↷ moved", "is computed again"),
     }
     for path, texts in sentences.items():
         out = tplaudit("probe", path).stdout
         for text in texts:
             assert text in out, (path, text)
+        assert "vllm:route=messages" in out and "llama-cpp" in out and "lm-studio" in out
         assert "after a tool result" in out and "before an assistant turn" in out
         assert "\x1b" not in out
         assert all(
