@@ -44,7 +44,7 @@ _HEADLINES: dict[Verdict, str] = {
     "duplicated": "writes a system turn that is not first more than once",
     "raises": "fails with an error when a system turn is not first",
     "dropped": "loses a system turn that is not first: the model never sees it, and nobody is told",
-    "not-evaluated": "does not render the conversations that were tried, or leaves their texts out",
+    "not-evaluated": "does not render the conversations that were tried, or writes none of their messages",
 }
 _AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
 _LEADING = {None: "", True: ", behind a leading system", False: ", without a leading system"}
