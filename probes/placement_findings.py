@@ -79,8 +79,9 @@ def server_findings(
             yield finding("probe-false-negative", message, placements=len(server.false_negatives))
     rejecting = [server for server in servers if server.rejected_ids]
     if rejecting:
+        names = listed([server.policy for server in rejecting])
         message = (
-            f"the probe of {listed([server.policy for server in rejecting])} fails because of its own call id "
+            f"the probe of {names} fails because of its own call id "
             f"{rejecting[0].rejected_ids[0]}; with nine letters and digits it passes"
         )
         yield finding("call-id-rejected", message)
@@ -143,9 +144,7 @@ def _developer(usual: Sequence[PlacementReport]) -> Iterator[Finding]:
     ]
     if spoilt:
         worst = max(spoilt, key=_badness)
-        message = (
-            f"a later developer turn: the template {_does(worst)}, where a system turn fares better"
-        )
+        message = f"a later developer turn: the template {_does(worst)}, where a system turn fares better"
         if worst.error:
             message += f": {worst.error}"
         yield finding("developer-role", message, line=worst.line, placements=len(spoilt))

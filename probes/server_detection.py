@@ -247,7 +247,9 @@ def _sglang(template: ChatTemplate, request: Request) -> Answer:
         return Answer(False, f"[system, user, system, user] raises {error}")
     if SENTINEL not in prompt:
         return Answer(False, "of [system, user, system, user] the second system text does not come out")
-    return Answer(True, "of [system, user, system, user] the second system text comes out; where is not looked at")
+    return Answer(
+        True, "of [system, user, system, user] the second system text comes out; where is not looked at"
+    )
 
 
 def _detect(template: ChatTemplate, request: Request, messages: list[dict[str, Any]]) -> str:
@@ -255,9 +257,7 @@ def _detect(template: ChatTemplate, request: Request, messages: list[dict[str, A
     return template.render(messages, add_generation_prompt=False, now=request.now)
 
 
-def _detecting(
-    name: str, answer: Answer, matrix: Sequence[PlacementReport], how: str = ""
-) -> ServerReport:
+def _detecting(name: str, answer: Answer, matrix: Sequence[PlacementReport], how: str = "") -> ServerReport:
     """Report on a server that decides once for all placements; `how` it joins system turns otherwise."""
     decides: Decision = "inline" if answer.in_place else "hoist"
     consequence = _template_does(matrix) if answer.in_place else _HOIST.format(how=how)

@@ -39,8 +39,8 @@ _WORDS: dict[Verdict, tuple[str, str, str]] = {
 _HEADLINES: dict[Verdict, str] = {
     "in-place": "writes a system turn wherever it stands, and changes nothing before it",
     "unstable": "writes a system turn wherever it stands, but changes what was before it",
-    "moved": "moves a system turn that is not first: it writes it {where}, and each new one changes the prompt "
-    "from there on",
+    "moved": "moves a system turn that is not first: it writes it {where}, and each new one changes the "
+    "prompt from there on",
     "duplicated": "writes a system turn that is not first more than once",
     "raises": "fails with an error when a system turn is not first",
     "dropped": "loses a system turn that is not first: the model never sees it, and nobody is told",
@@ -261,7 +261,9 @@ def _does(server: ServerReport) -> str:
 def _draw_thinking(report: ProbeReport, console: Console) -> None:
     thinking = report.thinking
     console.print("[bold]Reasoning of earlier turns[/bold]")
-    knob = f"; the variable {thinking.knob.name}={_json(thinking.knob.value)} keeps it" if thinking.knob else ""
+    knob = (
+        f"; the variable {thinking.knob.name}={_json(thinking.knob.value)} keeps it" if thinking.knob else ""
+    )
     console.print(f"  It {_HISTORY[thinking.history]}{escape(knob)}. More: tplaudit thinking.")
     prompt = thinking.generation_prompt
     if prompt.text:

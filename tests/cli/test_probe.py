@@ -118,9 +118,13 @@ def test_a_folder_of_templates(tplaudit, tmp_path: Path) -> None:
 
 
 def test_several_models(tplaudit, tmp_path: Path) -> None:
-    document = json.loads(
-        tplaudit("probe", IN_PLACE, tmp_path / "no.jinja", MODELS / "tiny", "--json").stdout
-    )
+    some = tplaudit("probe", IN_PLACE, tmp_path / "no.jinja", MODELS / "tiny", "--json", "--fail-on", "never")
+    document = json.loads(some.stdout)
+    # A person named it, and it is not there; what is there and no template is only a row.
+    assert some.returncode == 2
+    assert some.stderr == f"tplaudit: {tmp_path / 'no.jinja'}: no such file or directory; check the path\n"
+    (tmp_path / "bad.jinja").write_text("{% if %}", encoding="utf-8")
+    assert tplaudit("probe", IN_PLACE, tmp_path / "bad.jinja").returncode == 0
     errors = [result.get("error") for result in document["results"]]
     assert errors[0] is None and errors[2] is None and "no such file" in errors[1]
     done = tplaudit("probe", tmp_path / "no.jinja", tmp_path / "nor.jinja")

@@ -181,8 +181,9 @@ def test_the_relocation_hook_comes_first() -> None:
 
 def test_a_server_that_passes_on_gets_what_the_template_does() -> None:
     moving = servers(template("moving").read_text(encoding="utf-8"))
-    front = "the template writes it in the first system block at the front, and all from there on is computed again"
-    assert moving["vllm"].consequence == moving["sglang"].consequence == moving["mlx-lm"].consequence == front
+    front = "the template writes it in the first system block at the front, and all from there on is computed"
+    for name in ("vllm", "sglang", "mlx-lm"):
+        assert moving[name].consequence == f"{front} again"
     some = servers(TEMPLATES["raises on role tool"])["llama.cpp"].consequence
     assert some == "after a tool result what the template does could not be tested"
 

@@ -218,7 +218,11 @@ def test_a_device_or_a_huge_file_is_not_read_whole(tmp_path: Path, monkeypatch: 
     ("name", "text", "what"),
     [
         ("a.jsonl", '{"messages": [{"role": "user", "content": "{{ x }}"}]}\n{}\n', "this is a transcript"),
-        ("a.jsonl", '\ufeff{"now": "2026-11-30"}\n{"role": "user", "content": "{% if %}"}', "this is a transcript"),
+        (
+            "a.jsonl",
+            '\ufeff{"now": "2026-11-30"}\n{"role": "user", "content": "{% if %}"}',
+            "this is a transcript",
+        ),
         ("a.txt", '{\n "requests": [\n  {"messages": []}]}', "this is a transcript"),
         ("a.jinja", '[{"role": "user", "content": "hi"}]', "this is a transcript"),
         ("a.json", '{"requests": []}', "this is a transcript"),
