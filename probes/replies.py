@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GENERATED = "token_ids"
 _OPEN, _CLOSE = "<think>", "</think>"
 #: Caches of servers that leave out replies which think, unless their output was found to be cacheable.
-_CAREFUL = frozenset({"paged", "fusion-mlx"})
+_CAREFUL = frozenset({"paged", "flyto-mlx", "fusion-mlx"})
 
 
 @dataclass(frozen=True, slots=True)
