@@ -83,7 +83,11 @@ def command(
     ] = None,
     tokenizer: options.Tokenizer = None,
     block_size: Annotated[
-        int | None, typer.Option(min=1, help="Tokens per cache block.", show_default="256")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens per block of a paged cache. Default: the cache of each policy's server.",
+        ),
     ] = None,
     kwargs: options.Kwargs = None,
     special_token: options.SpecialTokens = None,
@@ -129,6 +133,7 @@ def command(
     from ..probes.gate.settings import find_settings, read_settings
     from .formats.gate_outputs import read_outputs
 
+    _check_stdin(base, heads or [head])
     outputs = read_outputs(formats, as_json, output)
     if heads and head is not None:
         raise UsageError("NEW is given twice", where="--head", fix="leave --head out")
@@ -168,6 +173,17 @@ def command(
     if summary and os.environ.get("GITHUB_STEP_SUMMARY"):
         _append_summary(Path(os.environ["GITHUB_STEP_SUMMARY"]), reports)
     stop(int(fail_on is not FailOn.never and any(report.verdict == "fail" for report in reports)))
+
+
+def _check_stdin(base: str | None, heads: Sequence[str | None]) -> None:
+    from ..probes.errors import UsageError
+
+    if (base == "-" and len(heads) > 1) or [base, *heads].count("-") > 1:
+        raise UsageError(
+            "stdin can be read only once, and it would be for several templates",
+            where="-",
+            fix="give the path of a file for all but one",
+        )
 
 
 def _for_each_head(settings: GateSettings, heads: Sequence[str]) -> list[GateSettings]:
