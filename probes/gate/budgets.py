@@ -22,7 +22,9 @@ BUDGETS: Mapping[str, str] = {
     "(counted)",
     "max-seconds": "seconds for the re-prefilled tokens of all turns (predicted)",
 }
-_LIMIT = re.compile(r"(?P<base>base)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d+(?:\.\d+)?)(?P<percent>%)?)?")
+_LIMIT = re.compile(
+    r"(?P<base>base)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d{1,15}(?:\.\d{1,15})?)(?P<percent>%)?)?"
+)
 _KEYS = {"policy", "transcript", *BUDGETS}
 
 

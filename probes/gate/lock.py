@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ... import __version__
 from ..errors import InputError
@@ -23,12 +23,14 @@ from ..mid_system import PlacementReport
 from ..placements import FURTHER, PLAIN
 from ..template import ChatTemplate
 from ..thinking_servers import model_type
+from ..verdicts import Verdict
 from .behaviour import CLOCK, RAW, Behaviour, Observing, Variant, View, observe, variants_of
 from .compare import compare
 from .compare_placements import placement_id, variant_id, verdict
 from .gate import Gate, base_side, judge
 from .prompts import Prompt
 from .report import Change, GateReport
+from .rules import FOLLOWED
 from .settings import GateSettings
 from .shapes import VERSION
 from .sources import load_side
@@ -275,7 +277,7 @@ def _prompt(prompt: Prompt) -> list[Any] | None:
 
 
 def _lock(value: Mapping[str, Any]) -> Lock:
-    variants: tuple[Variant, ...] = tuple((str(name), choice) for name, choice in value["variants"])
+    variants = tuple(_variant(name, choice) for name, choice in value["variants"])
     views = {str(name): _view(view) for name, view in value["views"].items()}
     behaviour = Behaviour(str(value["source"]), dict(value["templates"]), views, variants)
     now = datetime.fromisoformat(value["now"])
@@ -298,11 +300,29 @@ def _view(value: Mapping[str, Any]) -> View:
         str(subject): tuple(_read_prompt(turn, number) for number, turn in enumerate(turns))
         for subject, turns in value["prompts"].items()
     }
-    return View(rows, dict(value["thinking"]), prompts, findings=dict(value["findings"]))
+    thinking = {str(name): _text(verdict) for name, verdict in value["thinking"].items()}
+    findings = dict.fromkeys(value["findings"])
+    if not all(name.partition(" ")[0] in FOLLOWED for name in findings):
+        raise ValueError("an unknown finding")
+    return View(rows, thinking, prompts, findings=findings)
+
+
+def _variant(name: Any, choice: Any) -> Variant:
+    if not isinstance(choice, bool | str):
+        raise TypeError("no value of a switch")
+    return _text(name), choice
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
 
 
 def _row(name: str, found: Any) -> PlacementReport:
     place, _, variant = name.partition("@")
+    if found not in get_args(Verdict):
+        raise ValueError("an unknown verdict")
     row = dataclasses.replace(_ROWS[place], verdict=found)
     if not variant:
         return row
@@ -319,9 +339,9 @@ def _read_prompt(turn: Any, number: int) -> Prompt:
     faults = rest[0] if rest else {}
     appended = None if not number else not faults.get("rewritten", False)
     return Prompt(
-        digest,
-        body,
-        lost=tuple(faults.get("lost", ())),
+        _text(digest),
+        None if body is None else _text(body),
+        lost=tuple(map(_text, faults.get("lost", ()))),
         disordered=bool(faults.get("disordered")),
         appended=appended,
     )

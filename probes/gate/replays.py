@@ -84,16 +84,16 @@ class Replaying:
 
 
 def transcripts_in(folder: Path) -> tuple[Path, ...]:
-    """Return the transcripts of a folder, sorted; of a file, itself.
+    """Return the transcripts of a folder, sorted; of a file or a pipe, itself.
 
     Raises:
         InputError: there is none.
     """
-    if folder.is_file():
+    if folder.exists() and not folder.is_dir():
         return (folder,)
     found = tuple(path for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES and path.is_file())
     if not found:
-        what = "there are no transcripts in it" if folder.is_dir() else "no such folder"
+        what = "there are no transcripts in it" if folder.is_dir() else "no such file or folder"
         raise InputError(what, where=str(folder), fix=f"put {', '.join(_SUFFIXES)} files there")
     return found
 

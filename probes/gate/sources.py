@@ -125,6 +125,15 @@ def _in_directory_of(bare: ChatTemplate, other: ChatTemplate, keep: ExitStack) -
     return folder
 
 
+def files_of(name: str) -> tuple[str, ...]:
+    """Return the files on disk that a side is read from; none for a revision, the hub or stdin."""
+    path = Path(name)
+    if not path.is_dir():
+        return (name,) if path.is_file() else ()
+    files = (path / file for file in (*_FILES, _CONFIG, "tokenizer.json"))
+    return tuple(str(file) for file in (*files, *path.glob(f"{_MORE}/*.jinja")) if file.is_file())
+
+
 def annotated_path(name: str) -> str | None:
     """Return the file that annotations of the head belong to, relative to this folder where it can be."""
     source = git_source(name, ".")
@@ -199,7 +208,10 @@ def _run(arguments: list[str], where: str) -> bytes:
             if "does not exist in" in what or "exists on disk, but not in" in what
             else InputError
         )
-        raise error(
-            what, where=where, fix="check the revision and the path; shallow clones have to fetch it first"
+        fix = (
+            "run it inside the repository, or name a file"
+            if "not a git repository" in what
+            else "check the revision and the path; shallow clones have to fetch it first"
         )
+        raise error(what, where=where, fix=fix)
     return done.stdout

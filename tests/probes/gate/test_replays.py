@@ -130,5 +130,5 @@ def test_folders(tmp_path: Path, reminders: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no transcripts in it"):
         transcripts_in(tmp_path / "empty")
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="no such file or folder"):
         transcripts_in(tmp_path / "missing")
