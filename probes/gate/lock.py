@@ -341,7 +341,7 @@ def _read_prompt(turn: Any, number: int) -> Prompt:
     return Prompt(
         _text(digest),
         None if body is None else _text(body),
-        lost=tuple(map(_text, faults.get("lost", ()))),
+        lost=tuple(map(int, faults.get("lost", ()))),
         disordered=bool(faults.get("disordered")),
         appended=appended,
     )
