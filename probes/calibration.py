@@ -178,12 +178,15 @@ def read_calibration(file: Path) -> Calibration:
         raise InputError(what, where=str(file), fix="give a file that tplaudit calibrate wrote") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"this is no calibration ({error})", where=str(file), fix=_AGAIN) from None
-    if not all(
-        each.seconds and each.new_tokens > 0 and each.depth >= 0 and min(each.seconds) > 0
-        for each in read.points
-    ):
+    if not all(map(_possible, read.points)):
         raise InputError("a point has no time or no tokens", where=str(file), fix=_AGAIN)
     return read
+
+
+def _possible(point: Point) -> bool:
+    """Tell whether a point can have been measured; sums of what is beyond these bounds have no end."""
+    sizes = 0 < point.new_tokens <= 10**9 and 0 <= point.depth <= 10**9
+    return sizes and bool(point.seconds) and all(1e-9 <= seconds <= 1e9 for seconds in point.seconds)
 
 
 def write_calibration(calibration: Calibration, file: Path) -> None:
