@@ -19,16 +19,35 @@ if TYPE_CHECKING:
     from ..probes.models import ReplayModel
 
 
-def named(param: typer.CallbackParam, value: Any) -> Any:
-    """Return the name or names of files as they are. Raises UsageError where one is empty."""
-    if value == "" or (isinstance(value, list | tuple) and "" in value):
-        option = param.opts[0]
-        where = option if option.startswith("-") else str(param.metavar or option).strip("[].")
-        raise UsageError("the name is empty", where=where, fix="give the name of a file")
+def given(param: typer.CallbackParam, value: Any) -> Any:
+    """Return a value or values as they are. Raises UsageError where one is the name of an option."""
+    for each in value if isinstance(value, list | tuple) else (value,):
+        text = str(each)
+        if re.match(r"--?[a-z]", text) and not Path(text).exists():
+            option = _name(param)
+            raise UsageError(
+                f"its value is missing, and the option {text} follows",
+                where=option,
+                fix=f"write {option} VALUE",
+            )
     return value
 
 
-def _writable(value: Path | None) -> Path | None:
+def named(param: typer.CallbackParam, value: Any) -> Any:
+    """Return the name or names of files as they are. Raises UsageError where one is empty, or an option."""
+    given(param, value)
+    if value == "" or (isinstance(value, list | tuple) and "" in value):
+        raise UsageError("the name is empty", where=_name(param), fix="give the name of a file")
+    return value
+
+
+def _name(param: typer.CallbackParam) -> str:
+    option = param.opts[0]
+    return option if option.startswith("-") else str(param.metavar or option).strip("[].")
+
+
+def _writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    given(param, value)
     check_output(value)
     return value
 
@@ -41,8 +60,8 @@ Model = Annotated[
         metavar="MODEL",
         callback=named,
         help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
-        "or - for a template on stdin. "
-        "Without it the bundled tiny model is used.",
+        "- for a template on stdin, or bundled, bundled:hybrid or bundled:sliding-window for a tiny model. "
+        "Default: bundled.",
     ),
 ]
 Template = Annotated[
@@ -66,6 +85,7 @@ Policies = Annotated[
         "--policy",
         "-p",
         metavar="NAME[:OPTION=VALUE,…]",
+        callback=given,
         help="What a server does to the messages first; repeat for several, all for all of them. "
         "Default: as-is and omlx.",
     ),
@@ -75,16 +95,21 @@ Kwargs = Annotated[
     typer.Option(
         "--kwargs",
         metavar="KEY=VALUE",
+        callback=given,
         help="A chat-template kwarg laid over every request's own; VALUE is JSON, else text. Repeatable.",
     ),
 ]
 SpecialTokens = Annotated[
     list[str] | None,
-    typer.Option("--special-token", metavar="NAME=TEXT", help="Such as bos_token=<s>. Repeatable."),
+    typer.Option(
+        "--special-token", metavar="NAME=TEXT", callback=given, help="Such as bos_token=<s>. Repeatable."
+    ),
 ]
 Now = Annotated[
     str | None,
-    typer.Option("--now", metavar="ISO", help="The clock for requests that do not bring one."),
+    typer.Option(
+        "--now", metavar="ISO", callback=given, help="The clock for requests that do not bring one."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Output = Annotated[

@@ -145,7 +145,10 @@ def _members(model: str) -> tuple[str, ...] | None:
 
 def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEncoder | None]:
     """Load the template, and a tokenizer unless a bare template comes without one."""
-    if model is not None and not Path(model).is_dir() and files.tokenizer is None and files.template is None:
+    from ..probes.bundled import bundled_model
+
+    whole = model is None or bundled_model(model) or Path(model).is_dir()
+    if model is not None and not whole and files.tokenizer is None and files.template is None:
         from ..probes.template_files import check_compiles, load_template
 
         template = load_template(model, special_tokens=files.special_tokens, now=files.now)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..fixtures import DEFAULT_MODEL
+from .bundled import bundled_model
 from .caches.footprint import Footprint, footprint
 from .calibration import CalibratedModel, config_digest
 from .errors import InputError, UsageError
@@ -38,7 +39,7 @@ class ReplayModel:
         kind: how it was found.
         approximate: whether the tokenizer is not the model's own, so that counts are approximate.
         directory: the model directory, or the bundled one where only a template was given.
-        weights: size of the weights in bytes; None for the bundled model, whose weights are made from a seed.
+        weights: size of the weights in bytes; None for bundled models, whose weights are made from a seed.
         notes: what a reader has to know about the numbers.
     """
 
@@ -138,8 +139,8 @@ def load_model(
 
     Args:
         name: a model directory, the id of a model of the hub, whose texts are downloaded where they are not
-            in the cache, a `.jinja` file, a `tokenizer_config.json`, `-` for a template on stdin, or None for
-            the bundled model.
+            in the cache, a `.jinja` file, a `tokenizer_config.json`, `-` for a template on stdin, the name of
+            a bundled model, or None for the first of those.
         template: a template that replaces the model's own.
         tokenizer: `characters`, a tokenizer.json or a directory that replaces the model's own.
         special_tokens: laid over the model's own.
@@ -147,10 +148,13 @@ def load_model(
 
     Raises:
         InputError: something is missing or cannot be read, or the template is not valid Jinja.
+        UsageError: there is no bundled model of that kind, or two templates are given.
     """
     options: dict[str, Any] = {"now": now}
-    hub = name is not None and is_hub_id(name)
-    directory = snapshot(str(name), weights=False) if hub else DEFAULT_MODEL if name is None else Path(name)
+    name = "bundled" if name is None else name
+    bundled = bundled_model(name)
+    hub = is_hub_id(name)
+    directory = bundled or (snapshot(name, weights=False) if hub else Path(name))
     if not directory.is_dir():
         if name != "-" and not directory.exists():
             raise InputError(
@@ -160,27 +164,25 @@ def load_model(
             )
         if template is not None:
             raise UsageError("--model is a template already, so --template cannot replace it")
-        chat_template = load_template(str(name), special_tokens=special_tokens, **options)
+        chat_template = load_template(name, special_tokens=special_tokens, **options)
         check_compiles(chat_template)
         used = load_tokenizer_named(tokenizer) if tokenizer else load_bundled_tokenizer()
         notes = () if tokenizer else (_APPROXIMATE,)
         return ReplayModel(
-            chat_template, used, str(name), "template", tokenizer is None, DEFAULT_MODEL, None, notes
+            chat_template, used, name, "template", tokenizer is None, DEFAULT_MODEL, None, notes
         )
     if tokenizer:
         used = load_tokenizer_named(tokenizer)
     else:
-        used = load_bundled_tokenizer() if name is None else load_tokenizer(directory)
+        used = load_bundled_tokenizer() if bundled else load_tokenizer(directory)
     own_tokens = dict(used.special_tokens) if not tokenizer else {}
     chat_template = load_template(
-        template or directory, special_tokens={**own_tokens, **(special_tokens or {})}, **options
+        template or (name if bundled else directory),
+        special_tokens={**own_tokens, **(special_tokens or {})},
+        **options,
     )
     check_compiles(chat_template)
-    if name is None and template is None:
-        chat_template.source = "bundled"
-    weights = (
-        None if name is None else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
-    )
+    weights = None if bundled else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
     notes = ()
     if weights is not None and weights >= SMALL_WEIGHTS:
         notes = (
@@ -190,8 +192,8 @@ def load_model(
     return ReplayModel(
         template=chat_template,
         tokenizer=used,
-        source="bundled" if name is None else str(name),
-        kind="bundled" if name is None else "hub" if hub else "directory",
+        source=name,
+        kind="bundled" if bundled else "hub" if hub else "directory",
         approximate=tokenizer is not None,
         directory=directory,
         weights=weights,

@@ -336,7 +336,7 @@ def _read_prompt(turn: Any, number: int) -> Prompt:
     if turn is None:
         return Prompt(None, error="the template raised")
     digest, body, *rest = turn
-    faults = rest[0] if rest else {}
+    faults: Any = rest[0] if rest else {}
     appended = None if not number else not faults.get("rewritten", False)
     return Prompt(
         _text(digest),

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ..bundled import bundled_model
 from ..errors import InputError
 from ..template import ChatTemplate
 from ..template_files import BARE_TOKENS, load_template
@@ -137,7 +138,7 @@ def files_of(name: str) -> tuple[str, ...]:
 def annotated_path(name: str) -> str | None:
     """Return the file that annotations of the head belong to, relative to this folder where it can be."""
     source = git_source(name, ".")
-    if name == "-":
+    if name == "-" or bundled_model(name):
         return None
     path = Path(source.path if source else name)
     if path.is_dir():

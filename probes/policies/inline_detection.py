@@ -8,13 +8,16 @@ that drops or moves the second system turn passes; SGLang looks for its text, so
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..conversation import Message
 from ..errors import RenderError
+from .base import Action, Messages, Rewrite
 from .omlx_probe import Answer
 from .reasoning import template_text
+from .system_turns import indices
 
 if TYPE_CHECKING:
     from ..template import ChatTemplate
@@ -44,6 +47,28 @@ class Detector:
         if key not in self.answers:
             self.answers[key] = self.ask(template)
         return self.answers[key]
+
+    def place(
+        self,
+        messages: Messages,
+        others: Sequence[Message],
+        template: ChatTemplate,
+        *,
+        in_place: Callable[[Messages], Rewrite],
+        moved: Callable[[Messages], Rewrite],
+    ) -> Rewrite:
+        """Leave system turns in place or move them, as the test of the template decides.
+
+        Args:
+            messages: the conversation.
+            others: its system turns that are not first.
+            template: the template.
+            in_place: what is done where it takes them.
+            moved: what is done where it does not.
+        """
+        answer = self(template)
+        probed = Rewrite(messages, (Action("probed", indices(others), answer.why),))
+        return probed.then(in_place if answer.in_place else moved)
 
 
 def vllm_test(template: ChatTemplate) -> Answer:

@@ -60,6 +60,14 @@ def test_a_template_agrees_with_its_own_signature(tmp_path: Path, name: str) -> 
     assert path.stat().st_size < 40_000
 
 
+def test_lost_texts_stand_in_the_signature(tmp_path: Path) -> None:
+    path = written(tmp_path, PAIRS / "dropping.jinja")
+    assert '"lost"' in path.read_text(encoding="utf-8")
+    assert check_lock(read_lock(path)).outcome == "unchanged"
+    report = check_lock(read_lock(path), str(PAIRS / "in-place.jinja"))
+    assert any(change.rule == "text-lost" for change in report.changes)
+
+
 def test_it_names_the_conversations(tmp_path: Path) -> None:
     report = check_lock(read_lock(written(tmp_path, STRICT)), str(PAIRS / "newline.jinja"))
     (change,) = report.changes
