@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -169,9 +170,9 @@ def command(
             raise UsageError("no model runs", where=option, fix="add --engine mlx, or leave it out")
     if jobs > 1 and chosen == "mlx":
         raise UsageError("one model runs in one process", where="--jobs", fix="add --engine tokens")
-    if jobs > 1 and transcript == "-":
+    if jobs > 1 and (transcript == "-" or Path(transcript).is_fifo()):
         raise UsageError(
-            "several processes cannot read one stdin", where="--jobs", fix="give the path of a file"
+            "several processes cannot read one stream", where="--jobs", fix="give the path of a file"
         )
     for note in loaded.notes:
         say(f"note: {note}")
