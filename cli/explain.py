@@ -13,7 +13,11 @@ from .output import write_rich, write_text
 
 def command(
     rule: Annotated[
-        str, typer.Argument(metavar="RULE", help="A rule's id, as `tplaudit rules` lists them, or a cause's.")
+        str,
+        typer.Argument(
+            metavar="RULE",
+            help="A rule's id, as `tplaudit rules` lists them, a rule of the gate, or a cause.",
+        ),
     ],
     output: options.Output = None,
 ) -> None:
@@ -23,8 +27,9 @@ def command(
     """
     from ..probes.errors import UsageError
     from ..probes.findings import RULES, cause_documentation, documentation
+    from ..probes.gate.rules import gate_documentation
 
-    text = documentation(rule) if rule in RULES else cause_documentation(rule)
+    text = documentation(rule) if rule in RULES else cause_documentation(rule) or gate_documentation(rule)
     if text is None:
         raise UsageError(f"there is no rule or cause {rule!r}", where="explain", fix="see `tplaudit rules`")
     if output is None and sys.stdout.isatty():

@@ -7,12 +7,16 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..probes.errors import UsageError
-from .output import check_output
+from ..probes.errors import InputError, UsageError
+from .output import check_output, say
+
+if TYPE_CHECKING:
+    from ..probes import calibration
+    from ..probes.models import ReplayModel
 
 
 def given(param: typer.CallbackParam, value: Any) -> Any:
@@ -56,8 +60,8 @@ Model = Annotated[
         metavar="MODEL",
         callback=named,
         help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
-        "or - for a template on stdin. "
-        "Without it the bundled tiny model is used.",
+        "- for a template on stdin, or bundled, bundled:hybrid or bundled:sliding-window for a tiny model. "
+        "Default: bundled.",
     ),
 ]
 Template = Annotated[
@@ -114,6 +118,42 @@ Output = Annotated[
         "--output", "-o", metavar="FILE", callback=_writable, help="Write there what would go to stdout."
     ),
 ]
+PrefillRate = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        metavar="TOK_PER_S",
+        help="Predict seconds from this many tokens per second; where no model runs only.",
+    ),
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
+        "Default: what it measured of this model on this machine.",
+    ),
+]
+MaxMinutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01, metavar="MINUTES", help="Stop the model after this time, and keep what it has done."
+    ),
+]
+KvBits = Annotated[
+    int | None,
+    typer.Option(min=2, max=8, metavar="BITS", help="Quantise K and V of full attention, as mlx-lm can."),
+]
+KvGroupSize = Annotated[
+    int,
+    typer.Option(
+        min=32,
+        max=128,
+        metavar="32|64|128",
+        help="Numbers that share a scale, with --kv-bits; the width of a head is a multiple of it.",
+    ),
+]
 TranscriptArgument = Annotated[
     str, typer.Argument(metavar="TRANSCRIPT", callback=named, help="A transcript file, or - for stdin.")
 ]
@@ -152,6 +192,47 @@ def policy_names(given: list[str] | None) -> list[str]:
 
         return list(dict.fromkeys([*names(), *(name for name in given if name != "all")]))
     return list(dict.fromkeys(given or DEFAULT_POLICIES))
+
+
+def read_calibration(
+    file: Path | None, model: ReplayModel, kv_bits: int | None = None
+) -> calibration.Calibration | None:
+    """Return what seconds are predicted from, and say on stderr what does not fit.
+
+    Args:
+        file: a calibration; None for that of the model on this machine, if there is one.
+        model: what is replayed.
+        kv_bits: bits of quantised K and V; None for none.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    from ..probes import calibration
+
+    identity = model.identity(kv_bits)
+    if file is None:
+        found = find_calibration(identity) if identity else None
+    else:
+        found = calibration.read_calibration(file)
+    if found is None or not found.points:
+        return None
+    if identity and (found.model.config, found.model.kv_bits) != (identity.config, identity.kv_bits):
+        say(f"note: the calibration is of another model, {found.model.source}")
+    if dict(found.versions) != dict(calibration.measured_versions()):
+        versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
+        say(f"note: the calibration was measured with {versions}, not with what is installed here")
+    return found
+
+
+def find_calibration(identity: calibration.CalibratedModel) -> calibration.Calibration | None:
+    """Return what was measured of a model on this machine; None for nothing, or nothing that can be read."""
+    from ..probes import calibration
+
+    try:
+        return calibration.find_calibration(identity)
+    except InputError as error:
+        say(f"note: {error}")
+        return None
 
 
 def check_one_stdin(names: Sequence[str | None]) -> None:

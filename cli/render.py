@@ -145,10 +145,15 @@ def _members(model: str) -> tuple[str, ...] | None:
 
 def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEncoder | None]:
     """Load the template, and a tokenizer unless a bare template comes without one."""
-    if model is not None and not Path(model).is_dir() and files.tokenizer is None and files.template is None:
-        from ..probes.template_files import load_template
+    from ..probes.bundled import bundled_model
 
-        return load_template(model, special_tokens=files.special_tokens, now=files.now), None
+    whole = model is None or bundled_model(model) or Path(model).is_dir()
+    if model is not None and not whole and files.tokenizer is None and files.template is None:
+        from ..probes.template_files import check_compiles, load_template
+
+        template = load_template(model, special_tokens=files.special_tokens, now=files.now)
+        check_compiles(template)
+        return template, None
     from ..probes.models import load_model
     from ..probes.tokens import IncrementalEncoder
 
@@ -178,7 +183,7 @@ def _report(plan: Plan, template: ChatTemplate, encoder: IncrementalEncoder | No
     """Render, with progress on stderr where all turns are wanted."""
     from ..probes.render_report import render_turns
 
-    if not plan.every or not sys.stderr.isatty():
+    if not plan.every or sys.stderr is None or not sys.stderr.isatty():
         return render_turns(plan, template, encoder)
     from rich.console import Console
 

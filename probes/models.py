@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..fixtures import DEFAULT_MODEL
+from .bundled import bundled_model
 from .caches.footprint import Footprint, footprint
+from .calibration import CalibratedModel, config_digest
 from .errors import InputError, UsageError
 from .hub import is_hub_id, snapshot
 from .report import ModelInfo
@@ -37,7 +39,7 @@ class ReplayModel:
         kind: how it was found.
         approximate: whether the tokenizer is not the model's own, so that counts are approximate.
         directory: the model directory, or the bundled one where only a template was given.
-        weights: size of the weights in bytes; None for the bundled model, whose weights are made from a seed.
+        weights: size of the weights in bytes; None for bundled models, whose weights are made from a seed.
         notes: what a reader has to know about the numbers.
     """
 
@@ -55,9 +57,14 @@ class ReplayModel:
         """The engine that is used unless a person asks for the other one."""
         if self.kind == "bundled":
             return "mlx"
-        if self.kind == "template" or not self.weights or self.weights >= SMALL_WEIGHTS:
+        if self.kind == "template" or not self.weights or self.is_large:
             return "tokens"
         return "mlx"
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the weights are so large that a person has to ask for the engine that runs them."""
+        return self.weights is not None and self.weights >= SMALL_WEIGHTS
 
     @property
     def footprint(self) -> Footprint:
@@ -70,8 +77,26 @@ class ReplayModel:
         """Bytes of K and V per token, predicted from config.json; None where that does not say."""
         return self.footprint.bytes_per_token
 
-    def load_engine(self) -> MLXEngine:
+    def identity(self, kv_bits: int | None = None) -> CalibratedModel | None:
+        """Return what a calibration knows the model by; None for a bare template.
+
+        Args:
+            kv_bits: as of `load_engine`.
+        """
+        file = self.directory / "config.json"
+        if self.kind == "template" or not file.is_file():
+            return None
+        config = read_json(file)
+        architecture = config.get("model_type")
+        named = architecture if isinstance(architecture, str) else None
+        return CalibratedModel(self.source, named, config_digest(config), kv_bits)
+
+    def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = 64) -> MLXEngine:
         """Load the weights, after downloading what is missing of a model of the hub.
+
+        Args:
+            kv_bits: quantise K and V of full attention to so many bits; None for no such thing.
+            kv_group_size: numbers that share a scale.
 
         Raises:
             InputError: they cannot be had or loaded, or the architecture cannot be replayed.
@@ -79,7 +104,12 @@ class ReplayModel:
         from .mlx_engine import MLXEngine
 
         directory = snapshot(self.source) if self.kind == "hub" else self.directory
-        return MLXEngine.load(directory, random_weights=self.weights is None)
+        return MLXEngine.load(
+            directory,
+            random_weights=self.weights is None,
+            kv_bits=kv_bits,
+            kv_group_size=kv_group_size,
+        )
 
     def info(self, engine: MLXEngine | None) -> ModelInfo:
         """Describe the model for a report."""
@@ -109,8 +139,8 @@ def load_model(
 
     Args:
         name: a model directory, the id of a model of the hub, whose texts are downloaded where they are not
-            in the cache, a `.jinja` file, a `tokenizer_config.json`, `-` for a template on stdin, or None for
-            the bundled model.
+            in the cache, a `.jinja` file, a `tokenizer_config.json`, `-` for a template on stdin, the name of
+            a bundled model, or None for the first of those.
         template: a template that replaces the model's own.
         tokenizer: `characters`, a tokenizer.json or a directory that replaces the model's own.
         special_tokens: laid over the model's own.
@@ -118,10 +148,13 @@ def load_model(
 
     Raises:
         InputError: something is missing or cannot be read, or the template is not valid Jinja.
+        UsageError: there is no bundled model of that kind, or two templates are given.
     """
     options: dict[str, Any] = {"now": now}
-    hub = name is not None and is_hub_id(name)
-    directory = snapshot(str(name), weights=False) if hub else DEFAULT_MODEL if name is None else Path(name)
+    name = "bundled" if name is None else name
+    bundled = bundled_model(name)
+    hub = is_hub_id(name)
+    directory = bundled or (snapshot(name, weights=False) if hub else Path(name))
     if not directory.is_dir():
         if name != "-" and not directory.exists():
             raise InputError(
@@ -131,27 +164,25 @@ def load_model(
             )
         if template is not None:
             raise UsageError("--model is a template already, so --template cannot replace it")
-        chat_template = load_template(str(name), special_tokens=special_tokens, **options)
+        chat_template = load_template(name, special_tokens=special_tokens, **options)
         check_compiles(chat_template)
         used = load_tokenizer_named(tokenizer) if tokenizer else load_bundled_tokenizer()
         notes = () if tokenizer else (_APPROXIMATE,)
         return ReplayModel(
-            chat_template, used, str(name), "template", tokenizer is None, DEFAULT_MODEL, None, notes
+            chat_template, used, name, "template", tokenizer is None, DEFAULT_MODEL, None, notes
         )
     if tokenizer:
         used = load_tokenizer_named(tokenizer)
     else:
-        used = load_bundled_tokenizer() if name is None else load_tokenizer(directory)
+        used = load_bundled_tokenizer() if bundled else load_tokenizer(directory)
     own_tokens = dict(used.special_tokens) if not tokenizer else {}
     chat_template = load_template(
-        template or directory, special_tokens={**own_tokens, **(special_tokens or {})}, **options
+        template or (name if bundled else directory),
+        special_tokens={**own_tokens, **(special_tokens or {})},
+        **options,
     )
     check_compiles(chat_template)
-    if name is None and template is None:
-        chat_template.source = "bundled"
-    weights = (
-        None if name is None else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
-    )
+    weights = None if bundled else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
     notes = ()
     if weights is not None and weights >= SMALL_WEIGHTS:
         notes = (
@@ -161,8 +192,8 @@ def load_model(
     return ReplayModel(
         template=chat_template,
         tokenizer=used,
-        source="bundled" if name is None else str(name),
-        kind="bundled" if name is None else "hub" if hub else "directory",
+        source=name,
+        kind="bundled" if bundled else "hub" if hub else "directory",
         approximate=tokenizer is not None,
         directory=directory,
         weights=weights,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .conversation import TOP_LEVEL
+from .cost import CostModel
 from .findings import Finding
 from .ownership import Owner, Region
 from .policies.base import Action
@@ -189,11 +190,13 @@ class Timings:
         restore: putting the reused state back.
         store: copying out what is stored.
         output: running the stored reply in chunks, less than a server takes to generate it.
+        peak_bytes: the most memory that MLX held meanwhile, weights and all caches included.
     """
 
     restore: float
     store: float
     output: float = 0.0
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +206,8 @@ class Cost:
     Attributes:
         seconds: wall time of the prefill of the tokens that were not reused.
         kind: whether it was measured or predicted.
-        error: of a prediction, in seconds.
+        error: of a prediction, in seconds: root mean square on measurements that the fit had not seen; None
+            where it is not known.
         measured: what was measured beside it.
     """
 
@@ -290,8 +294,53 @@ class CauseTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class PerHour:
+    """What an hour of the session costs, in seconds (predicted)."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wasted:
+    """The time that avoidable tokens cost.
+
+    What a turn took beyond an append-only one: its seconds, times the part of it that the cost model gives to
+    the difference between `reprefill` tokens behind `reused` and `unavoidable` ones behind the rest. So it is
+    predicted, also where the seconds are measured.
+
+    Attributes:
+        seconds: over all turns.
+        per_hour: the same for each hour of the session; None where the transcript does not tell its length.
+    """
+
+    seconds: float
+    per_hour: PerHour | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What the model did, over the turns that were measured.
+
+    Attributes:
+        turns: how many were.
+        tokens_per_second: their re-prefilled tokens over the seconds of their prefills; None for none.
+        peak_bytes: the most memory that MLX held at any time, weights and all caches included.
+    """
+
+    turns: int
+    tokens_per_second: float | None
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the turns that rendered."""
+    """Sums over the turns that rendered.
+
+    Attributes:
+        seconds: measured and predicted ones together; None where there are none.
+        wasted: the part of it that avoidable tokens cost; None likewise.
+        measured: speed and memory, where a model ran.
+    """
 
     prompt_tokens: int
     reused: int
@@ -300,6 +349,8 @@ class Totals:
     avoidable: int
     seconds: float | None
     causes: Mapping[str, CauseTotal] = field(default_factory=dict)
+    wasted: Wasted | None = None
+    measured: Speed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +452,36 @@ class VerifyReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """What predicted seconds come from.
+
+    Attributes:
+        kind: `rate` as given, `calibration`, or `turns`: those of this replay that were measured.
+        source: what that is, in words.
+        measured: how good it is; None where nothing was measured.
+    """
+
+    kind: Literal["rate", "calibration", "turns"]
+    source: str
+    measured: PredictionQuality | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionQuality:
+    """How good predictions are, by measurements that were left out of the fit.
+
+    Attributes:
+        error: root mean square of the relative errors; None where too little was measured to tell.
+        median_error: their median; None likewise.
+        longest: the longest prompt that was measured, in tokens; longer ones are extrapolated.
+    """
+
+    error: float | None
+    median_error: float | None
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayReport:
     """The whole replay.
 
@@ -410,8 +491,11 @@ class ReplayReport:
         complete: whether it ran to the transcript's end.
         error: why it did not, where it did not.
         notes: what a reader has to know about the numbers.
-        prefill_rate: tokens per second that predicted seconds go by, as given; None where none are.
         findings: patterns over the turns of each policy.
+        prefill_rate: tokens per second that predicted seconds go by, where one was given.
+        prediction: what predicted seconds come from; None where there are none.
+        hours: length of the session by the transcript's timestamps, from the first request that ran to the
+            last; None where it has none.
     """
 
     schema: str
@@ -428,6 +512,8 @@ class ReplayReport:
     error: str | None = None
     findings: tuple[ReplayFinding, ...] = ()
     prefill_rate: float | None = None
+    prediction: Prediction | None = None
+    hours: float | None = None
 
 
 def message_ref(owner: Owner) -> MessageRef | None:
@@ -437,8 +523,16 @@ def message_ref(owner: Owner) -> MessageRef | None:
     return MessageRef(None if owner.index == TOP_LEVEL else owner.index, owner.role, owner.field)
 
 
-def totals(turns: tuple[TurnReport, ...]) -> Totals:
-    """Sum the turns that rendered."""
+def totals(
+    turns: tuple[TurnReport, ...], cost: CostModel | None = None, hours: float | None = None
+) -> Totals:
+    """Sum the turns that rendered.
+
+    Args:
+        turns: all turns of a policy.
+        cost: what divides a turn's seconds between what was avoidable and the rest; None: by tokens.
+        hours: length of the session, where it is known.
+    """
 
     def total(name: str) -> int:
         return sum(getattr(turn, name) or 0 for turn in turns)
@@ -457,7 +551,33 @@ def totals(turns: tuple[TurnReport, ...]) -> Totals:
         avoidable=total("avoidable"),
         seconds=sum(costs) if costs else None,
         causes=causes,
+        wasted=_wasted(turns, cost, hours) if costs else None,
+        measured=_speed(turns),
     )
+
+
+def _wasted(turns: tuple[TurnReport, ...], cost: CostModel | None, hours: float | None) -> Wasted:
+    cost = cost or CostModel.at_rate(1)
+    seconds = 0.0
+    for turn in turns:
+        if turn.cost is None or not turn.avoidable:
+            continue
+        assert turn.reprefill is not None and turn.reused is not None
+        assert turn.unavoidable is not None and turn.prompt_tokens is not None
+        whole = cost.seconds(turn.reprefill, turn.reused)
+        needed = cost.seconds(turn.unavoidable, turn.prompt_tokens - turn.unavoidable)
+        seconds += turn.cost.seconds * max(0.0, 1 - needed / whole)
+    return Wasted(seconds, PerHour(seconds / hours) if hours else None)
+
+
+def _speed(turns: tuple[TurnReport, ...]) -> Speed | None:
+    timed = [(turn, turn.cost) for turn in turns if turn.cost and turn.cost.measured]
+    if not timed:
+        return None
+    seconds = sum(cost.seconds for _, cost in timed)
+    tokens = sum(turn.reprefill or 0 for turn, _ in timed)
+    peak = max(cost.measured.peak_bytes for _, cost in timed if cost.measured)
+    return Speed(len(timed), tokens / seconds if seconds else None, peak)
 
 
 def _shares(turn: TurnReport) -> Iterator[tuple[str, int]]:

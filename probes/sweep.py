@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .bundled import bundled_model
 from .errors import InputError, RenderError
 from .ignore_file import Ignore
 from .pools import mapped
@@ -42,7 +43,9 @@ def folder_members(name: str) -> tuple[str, ...] | None:
     A folder of templates is a directory without model files that holds `*.jinja`.
     """
     path = Path(name)
-    if name == "-" or not path.is_dir() or any((path / file).is_file() for file in _MODEL_FILES):
+    if name == "-" or bundled_model(name) or not path.is_dir():
+        return None
+    if any((path / file).is_file() for file in _MODEL_FILES):
         return None
     return tuple(str(file) for file in sorted(path.glob("*.jinja"))) or None
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from ..fixtures import DEFAULT_MODEL
+from .bundled import bundled_model
 from .errors import InputError, RenderError
 from .template import ChatTemplate
 
@@ -39,15 +41,17 @@ def load_template(
 
     Args:
         name: a model directory, a `.jinja` file, a `tokenizer_config.json`, a GGUF file, `-` for a template
-            on stdin, or a model's id on the hub (hub.py), where there is no such file or directory.
+            on stdin, a bundled model's name (bundled.py) or a model's id on the hub (hub.py), where there is
+            no such file or directory. A Path is always a path.
         special_tokens: laid over the model's own.
         **options: passed on to ChatTemplate.
 
     Raises:
         InputError: there is no template there, a file cannot be read, or the hub does not give it.
+        UsageError: there is no bundled model of that kind.
     """
     try:
-        texts, tokens, path, fix = _find(str(name))
+        texts, tokens, path, fix = _find(name)
     except OSError as error:
         raise _unreadable(error, str(name)) from None
     if not texts:
@@ -57,12 +61,16 @@ def load_template(
     )
 
 
-def _find(name: str) -> tuple[dict[str, str], dict[str, str], Path | None, str]:
+def _find(name: str | Path) -> tuple[dict[str, str], dict[str, str], Path | None, str]:
     """Return templates, special tokens and where they were, and what to do where there are no templates."""
     path = Path(name)
+    bundled = bundled_model(name) if isinstance(name, str) else None
+    name = str(name)
     fix = "give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file"
     if name == "-":
         return {"default": _template(_read(sys.stdin.buffer, "-"), path)}, dict(BARE_TOKENS), None, fix
+    if bundled:
+        return *_from_directory(DEFAULT_MODEL), bundled, fix
     if path.is_dir():
         return *_from_directory(path), path, fix
     if path.suffix == ".json":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...probes.gate.report import Change, GateReport
 from ...probes.gate.rules import GATE_RULES
-from .gate_words import advice, compared, headline, limit_text, number
+from .gate_words import advice, advice_for_all, compared, facts, headline, limit_text, number
 
 _MARKS = {"regressed": "❌ regressed", "changed": "⚠️ changed", "fixed": "✅ fixed", "cosmetic": "💄 cosmetic"}
 
@@ -41,7 +41,12 @@ def _report(report: GateReport) -> Iterator[str]:
             names = (each.name, _plain(each.transcript), _plain(each.policy))
             yield f"| {' | '.join((*names, *numbers, kept))} |"
         yield ""
-    for text in (*report.warnings, *report.notes):
+    together = advice_for_all(report)
+    if together is not None:
+        words, _, options = together.partition(": ")
+        yield f"{words}: {_code(options)}"
+        yield ""
+    for text in (*report.warnings, *facts(report)):
         yield f"> {_plain(text)}."
         yield ""
     yield f"<sub>{compared(report)}, tplaudit {report.tplaudit}</sub>"

@@ -106,6 +106,8 @@ class GateReport:
         notes: what a reader has to know, such as an engine that is not installed.
         warnings: entries that match nothing, or have expired.
         against: whether the base is a template, or the signature of one.
+        allow: what `--allow` has to say so that no changed prompt lets the gate fail; nothing where none
+            does, or where the base is a signature.
     """
 
     schema: str
@@ -121,6 +123,7 @@ class GateReport:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     against: Against = "template"
+    allow: tuple[str, ...] = ()
 
     @property
     def compared(self) -> int:

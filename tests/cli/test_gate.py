@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -63,6 +65,75 @@ def test_every_hint_lets_its_change_pass(tplaudit, head: str) -> None:
     assert bool(changed) == bool(meant)
     assert all(change["accepted"] for change in after["changes"] if change["kind"] == "changed")
     assert after["warnings"] == []
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Path:
+    """Return a template with several edits, none of which any rule is about."""
+    path = tmp_path / "edited.jinja"
+    text = (PAIRS / "newline.jinja").read_text(encoding="utf-8")
+    path.write_text(text.replace("<|im_start|>assistant", "<|im_start|>model"), encoding="utf-8")
+    return path
+
+
+def test_one_command_allows_all_changed_prompts(tplaudit, edited: Path, tmp_path: Path) -> None:
+    sides = ("gate", "--no-llamacpp", "--base", STRICT, "--head", edited)
+    names = ("json", "markdown", "github", "junit", "sarif")
+    formats = [item for name in names for item in ("--format", f"{name}={tmp_path / name}")]
+    done = tplaudit(*sides, *formats)
+    assert done.stdout.splitlines()[1] == "✗ fail: nothing is worse, but prompts changed that nobody allowed."
+    (line,) = re.findall(r"^If all changed prompts are meant: (.+)$", done.stdout, re.MULTILINE)
+    after = tplaudit(*sides, *shlex.split(line))
+    assert after.returncode == 0
+    assert after.stdout.splitlines()[1] == "✓ pass: nothing is worse, but prompts changed (accepted)."
+    assert "matches nothing" not in after.stdout
+    assert "If all" not in after.stdout
+    document = json.loads((tmp_path / "json").read_text())
+    assert document["allow"] == [word for word in shlex.split(line) if word != "--allow"]
+    assert f"If all changed prompts are meant: `{line}`\n" in (tmp_path / "markdown").read_text()
+    assert f"::If all changed prompts are meant: {line}\n" in (tmp_path / "github").read_text()
+    said = ElementTree.parse(tmp_path / "junit").findtext("testsuite/system-out")
+    assert f"If all changed prompts are meant: {line}" in str(said).splitlines()
+    (invocation,) = sarif(tmp_path / "sarif")["runs"][0]["invocations"]
+    told = [each["message"]["text"] for each in invocation["toolExecutionNotifications"]]
+    assert f"{edited}: If all changed prompts are meant: {line}" in told
+
+
+def test_a_regression_beside_changed_prompts_is_told_apart(tplaudit, edited: Path) -> None:
+    text = edited.read_text(encoding="utf-8")
+    edited.write_text("{%- set messages = messages[:-1] if messages | length > 3 else messages -%}" + text)
+    done = tplaudit("gate", "--no-llamacpp", "--base", STRICT, "--head", edited)
+    assert done.stdout.splitlines()[1] == "✗ fail: something is worse than it was."
+    assert re.search(
+        r"Note: what regressed \(\d+\) cannot be allowed: repair it, or say why not", done.stdout
+    )
+
+
+def test_the_verdict_says_why_it_fails_where_nothing_is_worse(tplaudit) -> None:
+    warned = run(tplaudit, "in-place", "--allow", "changed:nothing", "--fail-on", "warning")
+    assert warned.stdout.splitlines()[1] == (
+        "✗ fail: something is better than it was, and nothing is worse or different; there are warnings (1)."
+    )
+    chat = ("--transcripts", fixtures.transcript("chat"), "-p", "as-is", "--max-reprefill-ratio", "0")
+    over = run(tplaudit, "in-place", *chat)
+    assert over.stdout.splitlines()[1].endswith("is worse or different; 1 of 1 budgets not kept.")
+
+
+def test_every_policy_has_the_cache_of_its_server(tplaudit) -> None:
+    chat = ("--transcripts", fixtures.transcript("chat"), "-p", "omlx", "-p", "rapid-mlx")
+    numbers = ("--max-reprefill-ratio", "1", "--json")
+    own = json.loads(run(tplaudit, "in-place", *chat, *numbers).stdout)
+    assert own["notes"][0] == (
+        "replayed against paged, blocks of 256 tokens (omlx); "
+        "rapid-mlx, token by token (rapid-mlx); layers: plain"
+    )
+    blocks = json.loads(run(tplaudit, "in-place", *chat, *numbers, "--block-size", 256).stdout)
+    assert blocks["notes"][0] == (
+        "replayed against paged, blocks of 256 tokens (omlx, rapid-mlx); layers: plain"
+    )
+    (omlx, rapid), (same, other) = ([each["head"] for each in one["budgets"]] for one in (own, blocks))
+    assert omlx == same
+    assert rapid < other
 
 
 @pytest.mark.parametrize(("level", "code"), [("error", 1), ("never", 0)])
@@ -265,6 +336,19 @@ def test_a_gate_that_checked_nothing_fails(tplaudit, tmp_path: Path) -> None:
     )
     assert unmatched.returncode == 1
     assert "nothing was checked: no transcript and policy have these names" in unmatched.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--base", "-", "--head", "-"], ["--base", "-", STRICT, STRICT], ["--base", STRICT, "-", "-"]],
+)
+def test_stdin_is_read_once(tplaudit, arguments: list[object]) -> None:
+    done = tplaudit("gate", *arguments, stdin=STRICT.read_text())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tplaudit: -: stdin can be read only once, and it would be for several templates; "
+        "give the path of a file for all but one\n"
+    )
 
 
 def test_stdin_and_several_heads(tplaudit) -> None:

@@ -31,7 +31,7 @@ def test_lock_and_check(tplaudit, folder: Path) -> None:
     failed = tplaudit("lock", "--check")
     assert failed.returncode == 1
     assert "regressed system-dropped" in failed.stdout
-    assert "Note: if this is meant: tplaudit lock chat.jinja." in failed.stdout
+    assert "Note: tplaudit lock chat.jinja writes the signature anew, where this is meant." in failed.stdout
 
 
 def test_an_improvement_has_to_be_locked_anew(tplaudit, folder: Path) -> None:

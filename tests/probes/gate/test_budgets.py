@@ -15,10 +15,21 @@ from tplaudit.probes.gate.budgets import (
     read_budget_table,
     read_limit,
 )
+from tplaudit.probes.gate.prediction import Prediction, at_rate
 from tplaudit.probes.gate.replays import ReplayNumbers
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
-BASE = ReplayNumbers("runs/long.jsonl", "omlx:route=chat", 4, 0, 1000, 400, 200, 120, None)
+BASE = ReplayNumbers(
+    "runs/long.jsonl",
+    "omlx:route=chat",
+    4,
+    0,
+    1000,
+    ((100, 0), (50, 200), (150, 300), (100, 350)),
+    200,
+    120,
+    None,
+)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +88,18 @@ def test_tables_set_several_limits() -> None:
     ],
 )
 def test_each_budget(name: str, limit: str, kept: bool) -> None:
-    (result,) = evaluate([Budget(name, read_limit(limit, ""))], [(BASE, BASE)], 100.0)
+    (result,) = evaluate([Budget(name, read_limit(limit, ""))], [(BASE, BASE)], at_rate(100.0))
     assert result.passed == kept
     assert result.base == result.head is not None
+
+
+def test_seconds_are_added_turn_by_turn() -> None:
+    """A token behind a long prefix may take longer than one behind a short one."""
+    slower = Prediction(lambda tokens, depth: tokens * (1 + depth / 100), "a test")
+    (result,) = evaluate([Budget("max-seconds", read_limit("1475", ""))], [(BASE, BASE)], slower)
+    assert result.head == 100 + 50 * 3 + 150 * 4 + 100 * 4.5 == 1300
+    assert result.passed
+    assert result.reason.endswith("(predicted)")
 
 
 def test_a_replay_that_never_diverges_keeps_every_depth() -> None:
@@ -116,6 +136,7 @@ def test_in_the_gate(gate) -> None:
         ("max-avoidable-tokens", True),
         ("max-seconds", False),
     ]
+    assert "seconds are predicted, from 1000 tokens per second at every depth" in report.notes
     assert report.verdict == "fail"
     assert {"transcript/chat.jsonl", "replay/chat.jsonl"} <= {check.name for check in report.checks}
     with pytest.raises(UsageError, match="prefill rate"):

@@ -47,6 +47,7 @@ def test_every_key(tmp_path: Path, name: str, table: str) -> None:
     )
     assert settings.policies == ("omlx", "vllm")
     assert (settings.prefill_rate, settings.block_size) == (900, 512)
+    assert GateSettings().block_size is None
     assert settings.kwargs == {"enable_thinking": False}
     assert [allowance.text for allowance in settings.allowances] == ["changed:tools/*"]
     assert [(budget.name, budget.policy, budget.limit.text) for budget in settings.budgets] == [
