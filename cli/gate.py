@@ -84,10 +84,19 @@ def command(
     ] = None,
     max_seconds: Annotated[
         list[str] | None,
-        typer.Option(metavar=_LIMIT, help=f"Predicted seconds of prefill; needs --prefill-rate: {_LIMITS}"),
+        typer.Option(metavar=_LIMIT, help=f"Predicted seconds of prefill: {_LIMITS}"),
     ] = None,
     prefill_rate: Annotated[
         float | None, typer.Option(metavar="N", help="Tokens per second, for predicted seconds.")
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            callback=options.named,
+            help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
+            "Default: what it measured of this model on this machine.",
+        ),
     ] = None,
     tokenizer: options.Tokenizer = None,
     block_size: Annotated[
@@ -159,6 +168,7 @@ def command(
         kwargs=options.read_kwargs(kwargs),
         block_size=block_size,
         prefill_rate=prefill_rate,
+        calibration=calibration,
         budgets=_budgets(limits),
         **_allowances(allow),
     )
@@ -206,7 +216,10 @@ def _read_files(several: Sequence[GateSettings]) -> list[str]:
     from ..probes.gate.sources import files_of
 
     names = dict.fromkeys(
-        name for each in several for name in (each.base, each.head, each.tokenizer) if name is not None
+        name
+        for each in several
+        for name in (each.base, each.head, each.tokenizer, each.calibration)
+        if name is not None
     )
     folder = several[0].transcripts
     transcripts = transcripts_in(Path(folder)) if folder is not None else ()

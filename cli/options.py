@@ -217,11 +217,8 @@ def read_calibration(
         found = calibration.read_calibration(file)
     if found is None or not found.points:
         return None
-    if identity and (found.model.config, found.model.kv_bits) != (identity.config, identity.kv_bits):
-        say(f"note: the calibration is of another model, {found.model.source}")
-    if dict(found.versions) != dict(calibration.measured_versions()):
-        versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
-        say(f"note: the calibration was measured with {versions}, not with what is installed here")
+    for note in calibration.misfits(found, identity):
+        say(f"note: {note}")
     return found
 
 

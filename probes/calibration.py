@@ -22,6 +22,7 @@ from .. import __version__
 from .cost import CostModel, Measured, fit
 from .errors import InputError
 from .machine import Machine, this_machine
+from .template_files import read_json
 
 SCHEMA: Literal["tplaudit.calibration/1"] = "tplaudit.calibration/1"
 _AGAIN = "run tplaudit calibrate again"
@@ -120,6 +121,40 @@ def _place(point: Point) -> tuple[int, int]:
     return point.depth, point.new_tokens
 
 
+def identified(directory: Path, source: str = "", kv_bits: int | None = None) -> CalibratedModel:
+    """Return what a calibration knows a model by.
+
+    Args:
+        directory: the model's, with a config.json.
+        source: what a person called it; the directory where that is empty.
+        kv_bits: bits of quantised K and V; None for none.
+
+    Raises:
+        InputError: the config.json cannot be read.
+    """
+    config = read_json(directory / "config.json")
+    named = config.get("model_type")
+    architecture = named if isinstance(named, str) else None
+    return CalibratedModel(source or str(directory), architecture, config_digest(config), kv_bits)
+
+
+def misfits(calibration: Calibration, model: CalibratedModel | None) -> tuple[str, ...]:
+    """Say what is not as it was when a calibration was measured, in sentences without a full stop.
+
+    Args:
+        calibration: what seconds are to be predicted from.
+        model: the model that they are predicted for; None for none of its own.
+    """
+    notes = []
+    known = calibration.model
+    if model and (known.config, known.kv_bits) != (model.config, model.kv_bits):
+        notes.append(f"the calibration is of another model, {known.source}")
+    if dict(calibration.versions) != dict(measured_versions()):
+        versions = ", ".join(f"{name} {number}" for name, number in calibration.versions.items())
+        notes.append(f"the calibration was measured with {versions}, not with what is installed here")
+    return tuple(notes)
+
+
 def config_digest(config: Mapping[str, Any]) -> str:
     """Return the SHA-256 by which a calibration knows a model: of its config.json, however it is laid out."""
     text = json.dumps(config, sort_keys=True, separators=(",", ":"))
@@ -178,12 +213,15 @@ def read_calibration(file: Path) -> Calibration:
         raise InputError(what, where=str(file), fix="give a file that tplaudit calibrate wrote") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"this is no calibration ({error})", where=str(file), fix=_AGAIN) from None
-    if not all(
-        each.seconds and each.new_tokens > 0 and each.depth >= 0 and min(each.seconds) > 0
-        for each in read.points
-    ):
+    if not all(map(_possible, read.points)):
         raise InputError("a point has no time or no tokens", where=str(file), fix=_AGAIN)
     return read
+
+
+def _possible(point: Point) -> bool:
+    """Tell whether a point can have been measured; sums of what is beyond these bounds have no end."""
+    sizes = 0 < point.new_tokens <= 10**9 and 0 <= point.depth <= 10**9
+    return sizes and bool(point.seconds) and all(1e-9 <= seconds <= 1e9 for seconds in point.seconds)
 
 
 def write_calibration(calibration: Calibration, file: Path) -> None:

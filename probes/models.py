@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..fixtures import DEFAULT_MODEL
 from .bundled import bundled_model
 from .caches.footprint import Footprint, footprint
-from .calibration import CalibratedModel, config_digest
+from .calibration import CalibratedModel, identified
 from .errors import InputError, UsageError
 from .hub import is_hub_id, snapshot
 from .report import ModelInfo
@@ -83,13 +83,9 @@ class ReplayModel:
         Args:
             kv_bits: as of `load_engine`.
         """
-        file = self.directory / "config.json"
-        if self.kind == "template" or not file.is_file():
+        if self.kind == "template" or not (self.directory / "config.json").is_file():
             return None
-        config = read_json(file)
-        architecture = config.get("model_type")
-        named = architecture if isinstance(architecture, str) else None
-        return CalibratedModel(self.source, named, config_digest(config), kv_bits)
+        return identified(self.directory, self.source, kv_bits)
 
     def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = 64) -> MLXEngine:
         """Load the weights, after downloading what is missing of a model of the hub.

@@ -36,12 +36,12 @@ from .report import (
     StoredReply,
     TurnReport,
     VerifyReport,
-    totals,
 )
 from .sequences import StoredSequences
 from .server_caches import server_cache
 from .summary import summarise
 from .tokens import IncrementalEncoder
+from .totals import totals
 
 if TYPE_CHECKING:
     from .caches.footprint import Footprint

@@ -17,9 +17,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from .conversation import Message, Request
-from .errors import RenderError
 from .mid_system import PlacementReport
 from .placements import TOOLS, destination, in_words
+from .policies.inline_detection import sglang_test, vllm_test
 from .policies.omlx_probe import CALL_ID, Answer, Probe, judge_probe, probe_messages
 from .policies.relocation import relocate
 from .policies.system_turns import Placement
@@ -35,7 +35,6 @@ PAIRS = (
     Placement("tool", "tail"),
     Placement("tool", "between"),
 )
-SENTINEL = "__sglang_inline_system_sentinel__"
 _LEADING_MARKER = "__OMLX_MID_SYSTEM_PROBE_LEADING__"
 #: A call id that strict templates accept, in place of oMLX's.
 _STRICT_CALL_ID = "omlxcall1"
@@ -102,8 +101,8 @@ def examine_servers(
     reports = (
         _omlx("omlx", template, request, matrix),
         _omlx("omlx:pr-1991", template, request, matrix, leading=True),
-        _detecting("vllm", _vllm(template, request), matrix, " without a separator"),
-        _detecting("sglang", _sglang(template, request), matrix),
+        _detecting("vllm", vllm_test(template), matrix, " without a separator"),
+        _detecting("sglang", sglang_test(template), matrix),
         *(_passing(name, failure, matrix) for name, failure in PASSING.items()),
     )
     return tuple(dataclasses.replace(each, policy=_POLICIES.get(each.name, each.name)) for each in reports)
@@ -225,36 +224,6 @@ def _relocated(hook: Callable[[list[dict[str, Any]]], Any], otherwise: str) -> s
     if not moved:
         return otherwise
     return f"the template's own hook moves it {_in_words(moved)}; else {otherwise}"
-
-
-def _vllm(template: ChatTemplate, request: Request) -> Answer:
-    """vLLM: does a second system message render at all?"""
-    roles = ("system", "user", "system", "user")
-    try:
-        _detect(template, request, [{"role": role, "content": "t"} for role in roles])
-    except RenderError as error:
-        return Answer(False, f"[system, user, system, user] raises {error}")
-    return Answer(True, "[system, user, system, user] renders; whether its text comes out is not looked at")
-
-
-def _sglang(template: ChatTemplate, request: Request) -> Answer:
-    """SGLang: does the text of a second system message come out, anywhere?"""
-    texts = {"system": "t", "user": "t", "system-2": SENTINEL, "user-2": "t"}
-    messages = [{"role": name.split("-")[0], "content": text} for name, text in texts.items()]
-    try:
-        prompt = _detect(template, request, messages)
-    except RenderError as error:
-        return Answer(False, f"[system, user, system, user] raises {error}")
-    if SENTINEL not in prompt:
-        return Answer(False, "of [system, user, system, user] the second system text does not come out")
-    return Answer(
-        True, "of [system, user, system, user] the second system text comes out; where is not looked at"
-    )
-
-
-def _detect(template: ChatTemplate, request: Request, messages: list[dict[str, Any]]) -> str:
-    """Render without tools, kwargs and generation prompt, as both servers do when they start."""
-    return template.render(messages, add_generation_prompt=False, now=request.now)
 
 
 def _detecting(name: str, answer: Answer, matrix: Sequence[PlacementReport], how: str = "") -> ServerReport:

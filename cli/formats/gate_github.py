@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from ...probes.gate.report import GateReport
 from .gate_words import advice, advice_for_all, budget_text, facts, is_failure
+from .visible import visible
 
 
 def github_text(reports: Sequence[GateReport]) -> str:
     """Return one workflow command a line."""
-    return "".join(f"{line}\n" for report in reports for line in _commands(report))
+    return visible("".join(f"{line}\n" for report in reports for line in _commands(report)))
 
 
 def _commands(report: GateReport) -> Iterator[str]:

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from ...probes.gate.report import Change, GateReport
 from ...probes.gate.rules import GATE_RULES
-from .gate_words import advice, advice_for_all, compared, facts, headline, limit_text, number
+from .gate_words import advice, advice_for_all, compared, facts, head_text, headline, limit_text, number
+from .visible import visible
 
 _MARKS = {"regressed": "❌ regressed", "changed": "⚠️ changed", "fixed": "✅ fixed", "cosmetic": "💄 cosmetic"}
 
 
 def markdown(reports: Sequence[GateReport]) -> str:
     """Return the Markdown text."""
-    return "\n".join(line for report in reports for line in _report(report)) + "\n"
+    return visible("\n".join(line for report in reports for line in _report(report)) + "\n")
 
 
 def _report(report: GateReport) -> Iterator[str]:
@@ -37,7 +38,7 @@ def _report(report: GateReport) -> Iterator[str]:
         yield "| --- | --- | --- | ---: | ---: | ---: | --- |"
         for each in report.budgets:
             kept = "✅" if each.passed else f"{'☑️ accepted' if each.accepted else '❌'} {_plain(each.reason)}"
-            numbers = (number(each.base), number(each.head), limit_text(each))
+            numbers = (number(each.base), head_text(each), limit_text(each))
             names = (each.name, _plain(each.transcript), _plain(each.policy))
             yield f"| {' | '.join((*names, *numbers, kept))} |"
         yield ""

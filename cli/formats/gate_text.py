@@ -12,7 +12,7 @@ from rich.text import Text
 from ...probes.gate.differences import Kind
 from ...probes.gate.report import Change, GateReport
 from ...probes.gate.rules import GATE_RULES
-from .gate_words import advice, advice_for_all, compared, facts, headline, limit_text, number
+from .gate_words import advice, advice_for_all, compared, facts, head_text, headline, limit_text, number
 
 _WORDS: dict[Kind, tuple[str, str]] = {
     "regressed": ("✗ regressed", "red"),
@@ -95,7 +95,7 @@ def _budgets(report: GateReport) -> Table:
             each.transcript,
             each.policy,
             number(each.base),
-            number(each.head),
+            head_text(each),
             limit_text(each),
         )
         table.add_row(*map(escape, cells), f"{kept}{escape(reason)}")

@@ -80,8 +80,13 @@ def facts(report: GateReport) -> Iterator[str]:
 def budget_text(budget: BudgetResult) -> str:
     """Say what became of a budget, without a full stop."""
     where = f"{budget.transcript} under {budget.policy}"
-    shown = f"base {number(budget.base)}, head {number(budget.head)}, limit {limit_text(budget)}"
+    shown = f"base {number(budget.base)}, head {head_text(budget)}, limit {limit_text(budget)}"
     return f"{budget.name} for {where}: {shown} ({budget.reason})"
+
+
+def head_text(budget: BudgetResult) -> str:
+    """Write the head's number, and its error where that is known."""
+    return number(budget.head) + (f" ± {budget.error:.2g}" if budget.error else "")
 
 
 def limit_text(budget: BudgetResult) -> str:
@@ -94,4 +99,6 @@ def limit_text(budget: BudgetResult) -> str:
 
 def number(value: float | None) -> str:
     """Write a number; a dash for none."""
-    return "-" if value is None else f"{value:g}" if value != int(value) else str(int(value))
+    if value is None:
+        return "-"
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"

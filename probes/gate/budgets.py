@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, TplauditError, UsageError
-from .prediction import Prediction
+from .prediction import Predictor
 from .replays import ReplayNumbers
 from .report import BudgetResult
 
@@ -133,7 +133,7 @@ def read_budget_table(value: Any, where: str) -> tuple[Budget, ...]:
 def evaluate(
     budgets: Sequence[Budget],
     replays: Sequence[tuple[ReplayNumbers, ReplayNumbers]],
-    prediction: Prediction | None,
+    predictor: Predictor | None,
 ) -> Iterator[BudgetResult]:
     """Yield the result of every budget for every replay that it is about.
 
@@ -142,12 +142,12 @@ def evaluate(
     Args:
         budgets: the budgets.
         replays: the numbers with the base's template and with the head's, for each transcript and policy.
-        prediction: how long prefills take; None where no budget limits seconds.
+        predictor: how long prefills take; None where no budget limits seconds.
     """
     for budget in budgets:
         found = [(base, head) for base, head in replays if budget.covers(head)]
         for base, head in found:
-            yield _result(budget, base, head, prediction)
+            yield _result(budget, base, head, predictor)
         if not found:
             yield BudgetResult(
                 budget.name,
@@ -163,9 +163,9 @@ def evaluate(
 
 
 def _result(
-    budget: Budget, base: ReplayNumbers, head: ReplayNumbers, prediction: Prediction | None
+    budget: Budget, base: ReplayNumbers, head: ReplayNumbers, predictor: Predictor | None
 ) -> BudgetResult:
-    was, now = _number(budget.name, base, prediction), _number(budget.name, head, prediction)
+    was, now = _number(budget.name, base, predictor), _number(budget.name, head, predictor)
     allowed = budget.limit.of(was)
     result = BudgetResult(
         budget.name,
@@ -177,6 +177,7 @@ def _result(
         now,
         False,
         "",
+        error=None if now is None or not _is_predicted(budget) else _error(now, predictor),
     )
     if not head.rendered:
         return replace(result, reason=f"nothing was checked: no turn rendered ({head.error})")
@@ -190,7 +191,17 @@ def _result(
     return replace(result, passed=kept, reason=BUDGETS[budget.name])
 
 
-def _number(name: str, numbers: ReplayNumbers, prediction: Prediction | None) -> float | None:
+def _is_predicted(budget: Budget) -> bool:
+    return budget.name == "max-seconds"
+
+
+def _error(seconds: float, predictor: Predictor | None) -> float | None:
+    if predictor is None or predictor.error is None:
+        return None
+    return round(seconds * predictor.error, 6)
+
+
+def _number(name: str, numbers: ReplayNumbers, predictor: Predictor | None) -> float | None:
     if not numbers.rendered:
         return None
     match name:
@@ -201,5 +212,5 @@ def _number(name: str, numbers: ReplayNumbers, prediction: Prediction | None) ->
         case "min-divergence-depth":
             return numbers.depth
         case _:
-            assert prediction is not None  # asked for by GateSettings
-            return round(prediction.total(numbers.prefills), 6)
+            assert predictor is not None  # asked for by GateSettings
+            return round(predictor.total(numbers.prefills), 6)

@@ -22,7 +22,7 @@ from .compare import Check, Comparison, compare
 from .differences import Difference
 from .engine import engine_or_reason
 from .grouping import changes
-from .prediction import Prediction, at_rate
+from .prediction import Predictor, calibrated, predictor
 from .replays import (
     Replaying,
     ReplayNumbers,
@@ -103,6 +103,7 @@ def _run(gate: Gate, keep: ExitStack) -> GateReport:
         else:
             head = in_the_model_of(head, base, keep)
         notes.append("the template without special tokens was rendered with those of the other side")
+    predicting = _predicting(settings, head, base) if settings.limits_seconds else None
     engine, reason = engine_or_reason() if gate.llamacpp else (None, "")
     if reason:
         notes.append(f"llama.cpp's engine was not asked: {reason}")
@@ -112,10 +113,10 @@ def _run(gate: Gate, keep: ExitStack) -> GateReport:
     observing = Observing(settings.kwargs, gate.now, engine)
     found = compare(observe(base, variants, observing), observe(head, variants, observing))
     replayed = _replay(gate, base, head, found) if _replays(settings) else _Replayed()
-    prediction = _prediction(settings)
-    budgets = tuple(evaluate(settings.budgets, replayed.numbers, prediction))
-    if prediction is not None:
-        notes.append(f"seconds are predicted, from {prediction.source}")
+    budgets = tuple(evaluate(settings.budgets, replayed.numbers, predicting))
+    if predicting is not None:
+        prefills = [each for _, numbers in replayed.numbers for each in numbers.prefills]
+        notes += predicting.told(prefills)
     return judge(
         gate,
         (base_side(base), base_side(head)),
@@ -287,8 +288,25 @@ def _caches(replays: Sequence[tuple[ReplayNumbers, ReplayNumbers]]) -> str:
     return f"{caches}; layers: {', '.join(layers)}"
 
 
-def _prediction(settings: GateSettings) -> Prediction | None:
-    return at_rate(settings.prefill_rate) if settings.limits_seconds and settings.prefill_rate else None
+def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
+    """Return what predicts seconds.
+
+    Raises:
+        UsageError: there is nothing to predict them from.
+        InputError: the calibration cannot be read.
+    """
+    if settings.prefill_rate is not None:
+        found = predictor(settings.prefill_rate, None)
+    else:
+        found = calibrated(settings.calibration, _model_with("config.json", *sides))
+    if found is None:
+        raise UsageError(
+            "seconds are predicted, and there is neither a calibration of this model on this machine nor a "
+            "prefill rate",
+            where="max-seconds",
+            fix="run tplaudit calibrate MODEL, or add --prefill-rate TOKENS_PER_SECOND",
+        )
+    return found
 
 
 def _paths(transcripts: str | None) -> Iterator[Path]:

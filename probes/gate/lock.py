@@ -336,12 +336,12 @@ def _read_prompt(turn: Any, number: int) -> Prompt:
     if turn is None:
         return Prompt(None, error="the template raised")
     digest, body, *rest = turn
-    faults = rest[0] if rest else {}
+    faults: Any = rest[0] if rest else {}
     appended = None if not number else not faults.get("rewritten", False)
     return Prompt(
         _text(digest),
         None if body is None else _text(body),
-        lost=tuple(map(_text, faults.get("lost", ()))),
+        lost=tuple(map(int, faults.get("lost", ()))),
         disordered=bool(faults.get("disordered")),
         appended=appended,
     )

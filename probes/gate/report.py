@@ -66,6 +66,8 @@ class BudgetResult:
         passed: whether it was kept.
         reason: why not, or what the numbers are.
         accepted: why it does not count, where somebody agreed to it.
+        error: root mean square error of the head's number where that is predicted; None where it is counted
+            or its error is not known.
     """
 
     name: str
@@ -78,6 +80,7 @@ class BudgetResult:
     passed: bool
     reason: str
     accepted: str | None = None
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from .rules import GATE_RULES
 FILES = ("tplaudit.toml", "pyproject.toml")
 #: Tokens per second that any machine may have.
 _RATES = (0.001, 1e9)
-_TEXTS = ("base", "head", "transcripts", "tokenizer")
+_TEXTS = ("base", "head", "transcripts", "tokenizer", "calibration")
 _LISTS = ("policies", "allow")
 _KEYS = {*_TEXTS, *_LISTS, "kwargs", "prefill-rate", "block-size", "budget", "ignore"}
 
@@ -35,6 +35,7 @@ class GateSettings:
         kwargs: chat-template kwargs of all renders.
         block_size: tokens per block of a paged cache in the place of the servers' own caches; None for those.
         prefill_rate: tokens per second, for predicted seconds.
+        calibration: a file of measured prefills for them; None for that of the model on this machine.
         budgets: limits for replays.
         allowances: changes that are meant.
         known: failures that are known.
@@ -48,6 +49,7 @@ class GateSettings:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     block_size: int | None = None
     prefill_rate: float | None = None
+    calibration: str | None = None
     budgets: tuple[Budget, ...] = ()
     allowances: tuple[Allowance, ...] = ()
     known: tuple[KnownFailure, ...] = ()
@@ -61,17 +63,15 @@ class GateSettings:
         """Return the settings.
 
         Raises:
-            UsageError: seconds are limited and nothing says how fast the model reads, or the rate is none.
+            UsageError: the rate is none, or seconds would be predicted from two things.
         """
-        if self.prefill_rate is not None and not _RATES[0] <= self.prefill_rate <= _RATES[1]:
+        if self.prefill_rate is not None and not _fits(self.prefill_rate):
             raise UsageError(
                 f"{self.prefill_rate:g} is no rate", where="prefill-rate", fix="give tokens per second"
             )
-        if self.limits_seconds and self.prefill_rate is None:
+        if self.prefill_rate is not None and self.calibration is not None:
             raise UsageError(
-                "seconds are predicted from the prefill rate, and none is given",
-                where="max-seconds",
-                fix="add --prefill-rate TOKENS_PER_SECOND",
+                "seconds are predicted from one thing", where="calibration", fix="leave the prefill rate out"
             )
         return self
 
@@ -81,6 +81,9 @@ class GateSettings:
         for name in ("budgets", "allowances", "known"):
             if name in changes:
                 changes[name] = (*getattr(self, name), *changes[name])
+        for name, instead in (("calibration", "prefill_rate"), ("prefill_rate", "calibration")):
+            if name in changes:
+                changes.setdefault(instead, None)
         if "kwargs" in changes:
             changes["kwargs"] = {**self.kwargs, **changes["kwargs"]}
         return replace(self, **changes)
@@ -136,7 +139,7 @@ def _settings(table: Mapping[str, Any], path: Path) -> GateSettings:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise InputError(f"{name} is no list of texts", where=where, fix=f'write it like {name} = ["…"]')
     rate, block = table.get("prefill-rate"), table.get("block-size")
-    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float)):
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not _fits(rate)):
         raise InputError("prefill-rate is no rate", where=where, fix="write tokens per second")
     if block is not None and (isinstance(block, bool) or not isinstance(block, int) or block < 1):
         raise InputError("block-size is no size", where=where, fix="write a number of tokens")
@@ -160,6 +163,10 @@ def _settings(table: Mapping[str, Any], path: Path) -> GateSettings:
         allowances=read_allowances(table.get("allow", ())),
         known=tuple(known),
     )
+
+
+def _fits(rate: float) -> bool:
+    return _RATES[0] <= rate <= _RATES[1]
 
 
 def _tables(table: Mapping[str, Any], key: str, where: str) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,16 @@ def test_a_failure_says_where_what_and_how_to_let_it_pass(tplaudit) -> None:
     hint = re.search(r"If this is meant: --allow (\S+)\n", text)
     assert hint is not None
     assert run(tplaudit, "newline", "--allow", hint[1]).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "github"])
+def test_no_template_steers_a_terminal(tplaudit, tmp_path: Path, name: str) -> None:
+    head = tmp_path / "head.jinja"
+    head.write_text("{% for m in messages %}\x1b[31m{{ m.content }}\x9b\u202e\x07{% endfor %}")
+    done = tplaudit("gate", "--no-llamacpp", "--base", STRICT, "--head", head, "--format", name)
+    assert done.returncode == 1
+    assert "␛[31mAsk zqanchorzq?" in done.stdout
+    assert not set("\x1b\x9b\u202e\x07") & set(done.stdout)
 
 
 @pytest.mark.parametrize("head", ["in-place", "newline", "breaks-tools", "dropping"])
@@ -269,6 +280,63 @@ def test_markdown_holds_whatever_a_template_writes(tplaudit, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["--output", "old.jinja"],
+        ["--output", "model/chat_template.jinja"],
+        ["--format", "json=./old.jinja"],
+        ["--format", "sarif=model/config.json"],
+        ["--transcripts", "chats", "--output", "chats/chat.jsonl"],
+        ["--config", "gate.toml", "--format", "markdown=gate.toml"],
+        ["--calibration", "measured.json", "--format", "json=measured.json"],
+    ],
+)
+def test_no_report_is_written_over_what_is_read(
+    tplaudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("model", "chats"):
+        Path(folder).mkdir()
+    shutil.copy(STRICT, "old.jinja")
+    shutil.copy(STRICT, "model/chat_template.jinja")
+    shutil.copy(fixtures.transcript("chat"), "chats")
+    Path("model/config.json").write_text("{}")
+    Path("measured.json").write_text("{}")
+    Path("gate.toml").write_text("[gate]\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = tplaudit("gate", "--base", "old.jinja", "--head", "model", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"tplaudit: \S+: it would overwrite what is read; give another file\n", done.stderr)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_seconds_from_a_calibration_say_so(tplaudit, tmp_path: Path) -> None:
+    points = [
+        {"new_tokens": new, "depth": depth, "seconds": [0.01 + new / 1000 + depth / 1e5]}
+        for new in (50, 200, 900)
+        for depth in (0, 300)
+    ]
+    machine = {"system": "Darwin arm64", "processor": "Apple M9", "cores": 8, "memory_bytes": None}
+    model = {"source": "big", "architecture": "llama", "config": "0" * 64}
+    made = {"model": model, "machine": machine, "versions": {}, "weights": "4 bits", "blas": "metal"}
+    file = tmp_path / "measured.json"
+    file.write_text(json.dumps({**made, "measured": "2026-11-30", "points": points}))
+    chat = ("--transcripts", fixtures.transcript("chat"), "-p", "omlx", "--max-seconds", "0.5")
+    done = run(tplaudit, "in-place", *chat, "--calibration", file)
+    assert done.returncode == 1
+    assert "1 of 1 budgets not kept" in done.stdout
+    assert "Note: seconds are predicted from a calibration of big on Apple M9" in done.stdout
+    assert "with an error of " in done.stdout
+    both = run(tplaudit, "in-place", *chat, "--calibration", file, "--prefill-rate", "9")
+    assert (both.returncode, len(both.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--format", "json=out", "--format", "sarif=./out"],
+        ["--format", "json=missing/out"],
+        ["--transcripts", ""],
+        ["--max-avoidable-tokens", "9" * 400],
+        ["--prefill-rate", "nan"],
         ["--format", "xml"],
         ["--format", "sarif="],
         ["--format", "json", "--format", "text"],

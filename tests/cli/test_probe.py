@@ -176,6 +176,9 @@ def test_rules_and_explain(tplaudit) -> None:
     done = tplaudit("explain", "system-dropped")
     assert done.returncode == 0
     assert done.stdout.startswith("# system-dropped\n") and "**Why it matters.**" in done.stdout
+    of_the_gate = tplaudit("explain", "text-lost")
+    assert of_the_gate.returncode == 0
+    assert of_the_gate.stdout.startswith("# text-lost\n\nThe text of a message is missing")
     unknown = tplaudit("explain", "nothing")
     assert unknown.returncode == 2
     assert "there is no rule or cause 'nothing'; see `tplaudit rules`" in unknown.stderr

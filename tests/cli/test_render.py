@@ -341,3 +341,22 @@ def test_output_file(tplaudit, tmp_path: Path) -> None:
     done = tplaudit("render", REMINDERS, "--turn", 1, "--diff", "omlx", "hoist", "--output", out)
     assert (done.returncode, done.stdout) == (0, "")
     assert out.read_text().startswith("--- omlx, turn 1\n")
+
+
+def test_a_model_that_is_no_template_is_told_first(tplaudit, tmp_path):
+    empty = tmp_path / "empty.jinja"
+    empty.write_text("")
+    done = tplaudit("render", transcript("chat"), "--model", empty)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the template renders nothing" in done.stderr
+
+
+def test_it_runs_without_stderr(tplaudit):
+    code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-m", "tplaudit.cli.app", "render", transcript("chat"), "--json"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)

@@ -154,6 +154,10 @@ def test_the_layout_of_a_config_changes_nothing():
         json.dumps(
             to_json(made(Point(1, 0, (0.1,)))) | {"points": [{"new_tokens": 1, "depth": 0, "seconds": [0]}]}
         ),
+        json.dumps(
+            to_json(made(Point(1, 0, (0.1,))))
+            | {"points": [{"new_tokens": 1, "depth": 0, "seconds": [1e308]}]}
+        ),
     ],
 )
 def test_what_is_no_calibration_is_told(tmp_path, text):

@@ -17,7 +17,7 @@ from tplaudit.probes.plan import Plan
 from tplaudit.probes.policies import parse_policy
 from tplaudit.probes.prefilling import Prefilling
 from tplaudit.probes.replay import Replay
-from tplaudit.probes.report import totals
+from tplaudit.probes.totals import totals
 from tplaudit.probes.transcripts import open_transcript
 
 TURNS = 7

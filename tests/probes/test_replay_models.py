@@ -10,7 +10,7 @@ from tplaudit.fixtures import DEFAULT_MODEL, template, transcript
 from tplaudit.probes.models import load_model
 from tplaudit.probes.policies import POLICIES, parse_policy
 from tplaudit.probes.replay import Replay
-from tplaudit.probes.report import totals
+from tplaudit.probes.totals import totals
 from tplaudit.probes.transcripts import open_transcript
 
 LINEAR = {

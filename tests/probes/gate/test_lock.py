@@ -28,6 +28,12 @@ OUTCOMES = {
 }
 
 
+def in_view(value: dict, part: str, name: str, found: object) -> dict:
+    """Return a signature with one entry of its only view changed or added."""
+    view = value["views"][""]
+    return value | {"views": {"": view | {part: view[part] | {name: found}}}}
+
+
 def written(tmp_path: Path, source: Path, **options: object) -> Path:
     path = tmp_path / "tplaudit.lock"
     path.write_text(to_text(lock(str(source), **options)), encoding="utf-8")
@@ -52,6 +58,14 @@ def test_a_template_agrees_with_its_own_signature(tmp_path: Path, name: str) -> 
     assert compare(locked.behaviour, lock(str(REAL / f"{name}.jinja")).behaviour).differences == ()
     assert check_lock(locked).outcome == "unchanged"
     assert path.stat().st_size < 40_000
+
+
+def test_lost_texts_stand_in_the_signature(tmp_path: Path) -> None:
+    path = written(tmp_path, PAIRS / "breaks-tools.jinja")
+    assert '"lost"' in path.read_text(encoding="utf-8")
+    assert check_lock(read_lock(path)).outcome == "unchanged"
+    report = check_lock(read_lock(path), str(STRICT))
+    assert ("fixed", "text-lost") in {(change.kind, change.rule) for change in report.changes}
 
 
 def test_it_names_the_conversations(tmp_path: Path) -> None:
@@ -86,6 +100,12 @@ def test_it_remembers_how_it_was_made(tmp_path: Path) -> None:
         (lambda value: value | {"shapes": 0}, "rendered other conversations"),
         (lambda value: value | {"views": 3}, "broken"),
         (lambda value: value | {"views": {"": {}}}, "broken"),
+        (lambda value: value | {"variants": [["enable_thinking", [1]]]}, "broken"),
+        (lambda value: value | {"model": {"special_tokens": 3, "model_type": None}}, "broken"),
+        (lambda value: in_view(value, "placements", "user/tail", "nowhere"), "broken"),
+        (lambda value: in_view(value, "thinking", "reasoning_content", 3), "broken"),
+        (lambda value: in_view(value, "findings", "unheard-of", None), "broken"),
+        (lambda value: in_view(value, "prompts", "plain/question", [[1, 2]]), "broken"),
         (lambda value: [value], "not a signature"),
     ],
 )

@@ -107,5 +107,11 @@ def test_the_command_line_comes_over_the_file(tmp_path: Path) -> None:
         base="other", policies=("as-is",), kwargs={"x": 1}, allowances=(), block_size=None
     )
     assert (settings.base, settings.policies, settings.block_size) == ("other", ("as-is",), 512)
+    # Seconds are predicted from one thing, and the command line comes over the file.
+    calibrated = settings.over(calibration="c.json").check()
+    assert (calibrated.prefill_rate, calibrated.calibration) == (None, "c.json")
+    assert calibrated.over(prefill_rate=3.0).check().calibration is None
+    with pytest.raises(UsageError, match="from one thing"):
+        settings.over(prefill_rate=3.0, calibration="c.json").check()
     assert settings.kwargs == {"enable_thinking": False, "x": 1}
     assert len(settings.allowances) == 1
