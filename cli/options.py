@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from .output import check_output, say
 if TYPE_CHECKING:
     from ..probes import calibration
     from ..probes.models import ReplayModel
+    from ..probes.probe_report import Failure
 
 
 def given(param: typer.CallbackParam, value: Any) -> Any:
@@ -230,6 +231,15 @@ def find_calibration(identity: calibration.CalibratedModel) -> calibration.Calib
     except InputError as error:
         say(f"note: {error}")
         return None
+
+
+def say_missing(failures: Iterable[Failure]) -> bool:
+    """Say which of several inputs are not there, and return whether any is missing."""
+    named = [(each.template.source, each.error) for each in failures if each.template.source != "-"]
+    errors = [error for source, error in named if not Path(source).exists()]
+    for error in errors:
+        say(f"tplaudit: {error}")
+    return bool(errors)
 
 
 def check_one_stdin(names: Sequence[str | None]) -> None:

@@ -108,10 +108,8 @@ def command(
     if not reports:
         say("tplaudit: none of the inputs could be probed")
         stop(2)
-    absent = [each for each in results if not isinstance(each, ProbeReport) and _absent(each.template.source)]
-    for each in absent:
-        say(f"tplaudit: {each.error}")
-    stop(2 if absent else int(any(reaches(report.findings, fail_on.value) for report in reports)))
+    missing = options.say_missing(result for result in results if not isinstance(result, ProbeReport))
+    stop(2 if missing else int(any(reaches(report.findings, fail_on.value) for report in reports)))
 
 
 def _swept(names: list[str], settings: Settings, jobs: int) -> list[ProbeReport | Failure]:
@@ -125,10 +123,6 @@ def _swept(names: list[str], settings: Settings, jobs: int) -> list[ProbeReport 
         say("tplaudit: interrupted; results of several inputs are printed when all of them are there")
         raise
     return results
-
-
-def _absent(source: str) -> bool:
-    return source != "-" and not Path(source).exists()
 
 
 def _write_one(report: Any, document: dict[str, Any], as_json: bool, output: Path | None) -> None:

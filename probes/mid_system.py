@@ -1,6 +1,6 @@
 """The capability probe: what a template does with system turns that are not first, at every placement.
 
-How a verdict is reached: docs/json.md, section "probe". Everything is rendered, nothing is guessed from the
+How a verdict is reached: docs/probe.md. Everything is rendered, nothing is guessed from the
 source; prompts that several placements share are rendered once.
 """
 

@@ -83,9 +83,12 @@ def _draw_report(report: RenderReport, console: Console, full: bool) -> None:
 
 def _draw_head(report: RenderReport, turn: RenderedTurn, console: Console) -> None:
     request = turn.request
-    tools = f", {len(request.tools)} tools" if request.tools else ""
+    tools = f", {_count(len(request.tools), 'tool')}" if request.tools else ""
     title = f"[bold]Turn {turn.turn} of {escape(report.transcript)}[/bold]"
-    _say(console, f"{title}: {len(request.messages)} messages{tools}; template {escape(report.template)}")
+    _say(
+        console,
+        f"{title}: {_count(len(request.messages), 'message')}{tools}; template {escape(report.template)}",
+    )
     later = [each.message for each in turn.policies[0].system_turns if not each.leading]
     _say(console, f"System turns that are not first: {listed(later, 20) or 'none'}")
     routes = _routes(turn)
@@ -263,6 +266,10 @@ def _draw_engines(comparison: EngineComparison, console: Console) -> None:
     if comparison.transformers is not None and comparison.llamacpp is not None:
         difference = unified(comparison.transformers, comparison.llamacpp, "transformers", "llama.cpp")
         draw_unified(difference, console)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _number(value: int | None) -> str:

@@ -27,6 +27,7 @@ ROLES = ("system", "user", "system", "user")
 #: A tag and functions that transformers gives to templates and SGLang's test does not.
 _GENERATION_TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _MISSING_FUNCTIONS = re.compile(r"\b(raise_exception|strftime_now)\b")
+_MISSING_NAMES = re.compile(r"\bmissing_(raise_exception|strftime_now)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,8 @@ def vllm_test(template: ChatTemplate) -> Answer:
     try:
         template.render([{"role": role, "content": "t"} for role in ROLES], add_generation_prompt=False)
     except RenderError as error:
-        return Answer(False, f"system, user, system, user raises {error}")
-    return Answer(True, "system, user, system, user renders; the server does not look at the text")
+        return Answer(False, f"a test of system, user, system, user raises {error}")
+    return Answer(True, "a test of system, user, system, user renders; the server does not look at the text")
 
 
 def sglang_test(template: ChatTemplate) -> Answer:
@@ -103,7 +104,8 @@ def sglang_test(template: ChatTemplate) -> Answer:
     try:
         prompt = bare.render(messages, add_generation_prompt=False)
     except RenderError as error:
-        return Answer(False, f"system, user, system, user raises {error}")
+        said = _MISSING_NAMES.sub(r"\1", str(error))
+        return Answer(False, f"a test of system, user, system, user raises {said}")
     if SENTINEL not in prompt:
         return Answer(False, "the text of the second system turn is not in the prompt")
     return Answer(True, "the text of the second system turn is in the prompt; the server does not look where")
