@@ -184,8 +184,9 @@ class EntryCache:
                 copied = {each.end for each in inner if each.snapshot}
                 kept = set(self._thinned([at for at in old if at in copied], sorted(new & copied)))
                 inner = [replace(each, snapshot=each.end in kept) for each in inner]
-                self._last = Entry(sequence.prefix(end), (*inner, last), kind)
-                self._insert(self._last)
+                entry = Entry(sequence.prefix(end), (*inner, last), kind)
+                self._last = _without_payloads(entry)
+                self._insert(entry)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -253,7 +254,7 @@ class EntryCache:
         """Add a sequence after dropping what is in its way; refuse one that is larger than the cache."""
         cost = self._cost(entry)
         if self.capacity_bytes is not None and entry.nbytes > self.capacity_bytes:
-            self._dropped.append((replace(entry, blocks=_bare(entry.blocks)), self._statistics.lookups))
+            self._dropped.append((_without_payloads(entry), self._statistics.lookups))
             self._statistics = replace(self._statistics, refused_blocks=self._statistics.refused_blocks + 1)
             return
         while self._entries and not self._fits(cost):
@@ -288,7 +289,7 @@ class EntryCache:
         """Take a sequence out for want of room."""
         self._remove(entry)
         was = self._statistics
-        self._dropped.append((replace(entry, blocks=_bare(entry.blocks)), was.lookups))
+        self._dropped.append((_without_payloads(entry), was.lookups))
         self._statistics = replace(was, evicted_blocks=was.evicted_blocks + 1)
 
     def _cost(self, entry: Entry) -> int:
@@ -314,6 +315,11 @@ class EntryCache:
         if self.bytes_per_token is None and self.capacity_bytes is not None:
             raise ValueError("a capacity in bytes needs payloads or bytes_per_token")
         return (self.bytes_per_token or 0) * (span.end - span.start) + span.snapshot * self.snapshot_bytes
+
+
+def _without_payloads(entry: Entry) -> Entry:
+    """Return what is remembered of a sequence whose states may be gone."""
+    return replace(entry, blocks=_bare(entry.blocks))
 
 
 def _bare(blocks: tuple[Block, ...]) -> tuple[Block, ...]:

@@ -26,16 +26,17 @@ _SLIDING = {
     **dict.fromkeys(("gemma3n", "gemma4", "gemma4_text"), 5),
     **dict.fromkeys(("gemma3", "gemma3_text"), 6),
     "gpt_oss": 2,
-    **dict.fromkeys(
-        ("afmoe", "exaone_moe", "gear", "iquestloopcoder", "laguna", "mellum", "mimo_v2_flash"), 0
-    ),
+    **dict.fromkeys(("afmoe", "exaone_moe", "gear", "mellum", "mimo_v2_flash"), 0),
     **dict.fromkeys(("muse_glimmer", "muse_spark", "plamo2", "plamo3", "recurrent_gemma", "step3p5"), 0),
     "spark2_5": 0,
 }
 #: Families with a window only where `layer_types` says so.
-_NAMED = frozenset({"llama", "ministral3", "mistral3"})
+_NAMED = frozenset({"laguna", "llama", "ministral3", "mistral3"})
 #: What such a layer keeps of its own, besides K and V of plain attention.
-_OTHER = ("kv_lora_rank", "num_kv_shared_layers", "global_head_dim", "num_swa_key_value_heads")
+_OTHER = (
+    *("kv_lora_rank", "num_kv_shared_layers", "global_head_dim", "num_swa_key_value_heads"),
+    *("index_head_dim", "sparse_attention_config"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,8 @@ def _windows(config: Mapping[str, Any]) -> tuple[int, int]:
     Where the number is not known, it is 0 beside a size.
     """
     name = config.get("model_type")
+    if name == "iquestloopcoder":  # every layer runs twice, and the second time it has a window besides
+        return config.get("loop_window_size") or 64, 0
     window, layers = config.get("sliding_window"), config.get("num_hidden_layers")
     if not isinstance(window, int) or not isinstance(layers, int) or window < 1:
         return 0, 0

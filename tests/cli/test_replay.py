@@ -348,3 +348,34 @@ def test_jobs_that_cannot_be(arguments: tuple[object, ...], tplaudit) -> None:
     assert done.returncode == 2
     assert "--jobs" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "known"),
+    [
+        ({"model_type": "qwen3_5", "full_attention_interval": 2}, False),
+        ({"model_type": "falcon_h1"}, False),
+        ({"model_type": "deepseek_v32", "kv_lora_rank": 32}, False),
+        ({"model_type": "gemma4_text", "global_head_dim": 64, "sliding_window": 64}, False),
+        ({"model_type": "llama4_text", "attention_chunk_size": 64}, False),
+        ({"model_type": "gemma3_text", "sliding_window": 64}, True),
+        ({"model_type": "llama"}, True),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
+)
+def test_a_limit_needs_sizes_that_are_known(tplaudit, tmp_path: Path, config: dict, known: bool) -> None:
+    sizes = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 2, "num_key_value_heads": 1}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | config))
+    (tmp_path / "chat_template.jinja").write_bytes(IN_PLACE.read_bytes())
+    done = tplaudit(
+        *("replay", transcript("chat"), "--model", tmp_path, "--tokenizer", "characters"),
+        *("--engine", "tokens", "--cache-bytes", "1MB", "-p", "as-is", "--json"),
+    )
+    if known:
+        assert done.returncode == 0, done.stderr
+        cache = json.loads(done.stdout)["policies"][0]["cache"]
+        assert 0 < cache["bytes"] <= 1_000_000
+    else:
+        assert done.returncode == 2
+        assert "does not say how large the state of its layers is" in done.stderr
+        assert "leave it out, or use --engine mlx" in done.stderr

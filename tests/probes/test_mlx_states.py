@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,139 +13,17 @@ from hypothesis import strategies as st
 from tplaudit.probes import mlx_model
 from tplaudit.probes.caches.base import Span
 from tplaudit.probes.caches.footprint import footprint
-from tplaudit.probes.caches.sliding_window import drops_too_much
 from tplaudit.probes.caches.states import ModelState, leaves, refusals
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.mlx_engine import MLXEngine, tolerance
 from tplaudit.probes.mlx_model import LoadedModel
 from tplaudit.probes.tokens import common_prefix_ids
 
-VOCABULARY = 512
-WINDOW = 40
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "intermediate_size": 128,
-    "num_attention_heads": 2,
-    "rms_norm_eps": 1e-6,
-    "vocab_size": VOCABULARY,
-}
-GROUPED = LLAMA | {"num_key_value_heads": 1, "head_dim": 32, "max_position_embeddings": 4096}
-QWEN3 = GROUPED | {"model_type": "qwen3", "rope_theta": 1e4, "tie_word_embeddings": True}
-LINEAR = {
-    "num_hidden_layers": 4,
-    "full_attention_interval": 2,
-    "linear_num_value_heads": 4,
-    "linear_num_key_heads": 2,
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
-    "linear_conv_kernel_dim": 4,
-}
-# All experts run for every token: of two that are nearly level, rounding may choose either.
-EXPERTS = {
-    "num_experts": 3,
-    "num_experts_per_tok": 3,
-    "decoder_sparse_step": 1,
-    "shared_expert_intermediate_size": 64,
-    "mlp_only_layers": [],
-    "moe_intermediate_size": 64,
-    "partial_rotary_factor": 0.5,
-}
-SLIDING = GROUPED | {"num_hidden_layers": 4, "sliding_window": WINDOW, "sliding_window_pattern": 2}
-FALCON = GROUPED | {
-    "model_type": "falcon_h1",
-    "num_hidden_layers": 2,
-    "mamba_d_ssm": 64,
-    "mamba_d_head": 16,
-    "mamba_n_heads": 4,
-    "mamba_d_state": 16,
-    "lm_head_multiplier": 1.0,
-    "attention_in_multiplier": 4.0,
-    "ssm_in_multiplier": 4.0,
-}
-BAICHUAN = GROUPED | {
-    "model_type": "baichuan_m1",
-    "num_hidden_layers": 4,
-    "rope_theta": 1e4,
-    "sliding_window": WINDOW,
-    "sliding_window_layers": [0, 2],
-    "conv_window": 2,
-    "num_swa_attention_heads": 2,
-    "num_swa_key_value_heads": 1,
-}
-LLAMA4 = {
-    "model_type": "llama4",
-    "text_config": GROUPED
-    | {
-        "model_type": "llama4_text",
-        "num_hidden_layers": 4,
-        "attention_bias": False,
-        "attention_chunk_size": WINDOW,
-        "interleave_moe_layer_step": 2,
-        "intermediate_size_mlp": 128,
-        "num_experts_per_tok": 1,
-        "num_local_experts": 1,
-        "rope_scaling": None,
-        "rope_theta": 1e4,
-        "use_qk_norm": True,
-    },
-}
-CONFIGS = {
-    "llama": LLAMA,
-    "qwen3": QWEN3,
-    "kv_bits": QWEN3 | {"head_dim": 64},
-    "qwen3_5": QWEN3 | LINEAR | {"model_type": "qwen3_5"},
-    "qwen3_next": QWEN3 | LINEAR | EXPERTS | {"model_type": "qwen3_next"},
-    "gemma3_text": SLIDING | {"model_type": "gemma3_text", "query_pre_attn_scalar": 32},
-    "gemma4_text": SLIDING
-    | {
-        "model_type": "gemma4_text",
-        "num_hidden_layers": 6,
-        "global_head_dim": 64,
-        "num_kv_shared_layers": 2,
-        "vocab_size_per_layer_input": VOCABULARY,
-        "hidden_size_per_layer_input": 16,
-    },
-    "gpt_oss": SLIDING
-    | {
-        "model_type": "gpt_oss",
-        "num_local_experts": 3,
-        "num_experts_per_tok": 3,
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-    },
-    "falcon_h1": FALCON,
-    "baichuan_m1": BAICHUAN,
-    "llama4": LLAMA4,
-}
-KINDS = {
-    "llama": "plain",
-    "qwen3": "plain",
-    "kv_bits": "quantised:8",
-    "qwen3_5": "hybrid",
-    "qwen3_next": "hybrid",
-    "gemma3_text": f"rotating:{WINDOW}",
-    "gemma4_text": f"rotating:{WINDOW}",
-    "gpt_oss": f"rotating:{WINDOW}",
-    "falcon_h1": "hybrid",
-    "baichuan_m1": f"hybrid+rotating:{WINDOW}",
-    "llama4": f"chunked:{WINDOW}",
-}
+TINY = runpy.run_path(str(Path(__file__).with_name("tiny_models.py")))
+CONFIGS, KINDS, build = TINY["CONFIGS"], TINY["KINDS"], TINY["build"]
+VOCABULARY, WINDOW = TINY["VOCABULARY"], TINY["WINDOW"]
 UNSLICEABLE = [name for name, kind in KINDS.items() if kind not in ("plain", "quantised:8")]
 SIZE = 16
-
-
-def build(name, **options):
-    """Make a model from mlx-lm's own class, with random weights."""
-    blas = mlx_model.load_mlx()
-    config = CONFIGS[name]
-    if name == "llama4" and drops_too_much(caches().ChunkedKVCache(WINDOW)):
-        pytest.skip("this mlx-lm computes other logits as the prompt is split")
-    module = pytest.importorskip(f"mlx_lm.models.{config['model_type']}")
-    model = module.Model(module.ModelArgs.from_dict(config))
-    mlx_model._randomise(model, 0)
-    mlx_model._evaluate(model)
-    return MLXEngine(LoadedModel(model, Path(name), blas, "float32, random"), **options)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +32,7 @@ def engines():
 
     def get(name):
         if name not in made:
-            made[name] = build(name, kv_bits=8 if name == "kv_bits" else None)
+            made[name] = build(name)
         return made[name]
 
     return get
@@ -375,10 +254,13 @@ def stale(engine, ids, blocks):
 
 def swapped_layers(engine, ids, blocks):
     state = engine._new_state()
-    reaches = [part.reach for part in state.attention]
-    order = list(range(len(reaches)))
-    for reach in set(reaches):
-        alike = [at for at in order if reaches[at] == reach]
+    kinds = [
+        (part.reach, *((array.shape[1], array.shape[-1]) for array in layer))
+        for part, layer in zip(state.attention, blocks[0].layers, strict=True)
+    ]
+    order = list(range(len(kinds)))
+    for kind in set(kinds):
+        alike = [at for at in order if kinds[at] == kind]
         for at, other in zip(alike, alike[::-1], strict=True):
             order[at] = other
     layers = [tuple(block.layers[at] for at in order) for block in blocks]
@@ -595,6 +477,6 @@ def test_what_the_config_tells_is_what_the_state_takes(engines, name):
     assert told.kind == layout.kind
     assert told.bytes_per_token in (None, layout.bytes_per_token)
     assert told.bytes_per_snapshot in (None, layout.bytes_per_snapshot)
-    if name not in ("gemma4_text", "falcon_h1", "baichuan_m1", "llama4"):
+    if name not in ("gemma4_text", "falcon_h1", "baichuan_m1", "deepseek_v32", "llama4"):
         assert told.bytes_per_token is not None
         assert told.bytes_per_snapshot is not None

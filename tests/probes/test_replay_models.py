@@ -1,41 +1,50 @@
-"""Replays with layers that cannot be cut: each server's cache, computed and counted."""
+"""Replays with every kind of state that mlx-lm's models keep: each server's cache, computed and counted."""
 
 from __future__ import annotations
 
 import json
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from tplaudit.fixtures import DEFAULT_MODEL, template, transcript
+from tplaudit.fixtures import template, transcript
+from tplaudit.probes.errors import InputError
 from tplaudit.probes.models import load_model
 from tplaudit.probes.policies import POLICIES, parse_policy
 from tplaudit.probes.replay import Replay
 from tplaudit.probes.totals import totals
 from tplaudit.probes.transcripts import open_transcript
 
-LINEAR = {
-    "model_type": "qwen3_5",
-    "full_attention_interval": 2,
-    "linear_num_value_heads": 4,
-    "linear_num_key_heads": 2,
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
-}
-SLIDING = {"model_type": "gemma3_text", "sliding_window": 64, "sliding_window_pattern": 2}
-# One policy for each cache.
-POLICY_OF = {kind.cache: name for name, kind in reversed(POLICIES.items())}
+TINY = runpy.run_path(str(Path(__file__).with_name("tiny_models.py")))
+CONFIGS, KINDS, WINDOW = TINY["CONFIGS"], TINY["KINDS"], TINY["WINDOW"]
+VOCABULARY = 4096  # that of the bundled tokenizer
+# One policy for each cache, and those whose caches give something back of each kind of state: tails, ends of
+# prompts, checkpoints.
+EVERY = tuple({kind.cache: name for name, kind in reversed(POLICIES.items())}.values())
+GIVING = ("omlx", "rapid-mlx", "llama-cpp", "sglang", "mlx-lm")
 
 
-@pytest.fixture(scope="module", params=["hybrid", "rotating:64"])
-def model(request, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("model")
-    config = json.loads((DEFAULT_MODEL / "config.json").read_text())
-    wanted = LINEAR if request.param == "hybrid" else SLIDING
-    layers = {"num_hidden_layers": 2, "layer_types": None}
-    (directory / "config.json").write_text(json.dumps(config | layers | wanted))
-    made = replace(load_model(None, template=str(template("in-place"))), directory=directory)
-    assert made.footprint.kind == request.param
-    return made, made.load_engine()
+def chosen(*fast):
+    """All families; those that are not named run with the slow tests."""
+    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Return a function that gives a family's model and engine, made once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            directory = tmp_path_factory.mktemp(name)
+            config = TINY["config_of"](name, VOCABULARY)
+            (directory / "config.json").write_text(json.dumps(config))
+            loaded = replace(load_model(None, template=str(template("in-place"))), directory=directory)
+            made[name] = loaded, TINY["build"](name, VOCABULARY)
+        return made[name]
+
+    return get
 
 
 def replayed(model, policies, **options):
@@ -45,43 +54,113 @@ def replayed(model, policies, **options):
     return run.report()
 
 
-def test_each_servers_cache_counts_what_it_computes(model):
-    loaded, engine = model
-    policies = [parse_policy(name) for name in POLICY_OF.values()]
-    computed = replayed(loaded, policies, engine=engine, verify=True)
-    counted = replayed(loaded, policies)
-    assert computed.verify is not None
-    assert computed.verify.passed
-    assert computed.verify.checked_turns == 7 * len(policies)
+def counted_alike(computed, counted, engine):
+    """Whether both engines tell the same of every turn, and of the cache what config.json tells."""
     for one, other in zip(computed.policies, counted.policies, strict=True):
         assert all(turn.error is None and turn.cost is not None for turn in one.turns)
         assert tuple(replace(turn, cost=None) for turn in one.turns) == other.turns
-        assert one.server_cache == other.server_cache
         assert one.server_cache.layers == engine.model_kind
+        assert one.server_cache.bytes_per_token == engine.bytes_per_token
+        known = replace(
+            one.server_cache,
+            layers=other.server_cache.layers,
+            bytes_per_token=other.server_cache.bytes_per_token,
+        )
+        assert known == other.server_cache
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        *((name, GIVING) for name in ("qwen3_5", "gemma3_text")),
+        *(pytest.param(name, EVERY, marks=pytest.mark.slow) for name in CONFIGS),
+    ],
+    ids=lambda given: given if isinstance(given, str) else f"{len(given)} caches",
+)
+def test_each_servers_cache_counts_what_it_computes(models, name, names):
+    loaded, engine = models(name)
+    assert engine.model_kind == KINDS[name]
+    # Nothing in config.json tells of quantised K and V.
+    assert loaded.footprint.kind == ("plain" if name == "kv_bits" else KINDS[name])
+    policies = [parse_policy(policy) for policy in names]
+    computed = replayed(loaded, policies, engine=engine, verify=True)
+    counted = replayed(loaded, policies)
+    assert computed.verify is not None
+    assert computed.verify.passed, computed.verify
+    assert computed.verify.checked_turns == 7 * len(policies)
+    assert counted_alike(computed, counted, engine)
+    for one in computed.policies:
         assert totals(one.turns).reused <= totals(one.turns).prompt_tokens
-    reused = {policy.server_cache.kind: policy.totals.reused for policy in computed.policies}
-    # Tails, ends of prompts or checkpoints give something back, though no block of oMLX's is full.
-    for kind in ("paged", "rapid-mlx", "llama.cpp", "sglang", "mlx-lm"):
-        assert reused[kind] > 0, kind
+        assert one.totals.reused > 0 or one.policy not in GIVING
 
 
-def test_replies_are_stored_as_they_are_counted(model):
-    loaded, engine = model
-    policies = [parse_policy(name) for name in ("omlx", "rapid-mlx", "vllm")]
+@pytest.mark.parametrize("name", chosen("gemma3_text"))
+def test_replies_are_stored_as_they_are_counted(models, name):
+    loaded, engine = models(name)
+    policies = [parse_policy(policy) for policy in ("omlx", "rapid-mlx", "vllm")]
     computed = replayed(loaded, policies, engine=engine, verify=True, store="prompt+output")
     counted = replayed(loaded, policies, store="prompt+output")
-    assert computed.verify.passed
-    for one, other in zip(computed.policies, counted.policies, strict=True):
-        assert tuple(replace(turn, cost=None) for turn in one.turns) == other.turns
-        for turn in one.turns:
+    assert computed.verify.passed, computed.verify
+    assert counted_alike(computed, counted, engine)
+    for policy in computed.policies:
+        for turn in policy.turns:
             assert (turn.cost.measured.output > 0) is bool(turn.reply and turn.reply.tokens)
     assert any(turn.reply and turn.reply.tokens for turn in computed.policies[-1].turns)
 
 
-def test_a_limit_holds_for_snapshots_too(model):
-    loaded, _ = model
+@pytest.mark.parametrize("name", chosen("qwen3_5", "falcon_h1", "llama4"))
+def test_small_blocks_and_a_small_cache(models, name):
+    # Reuse, eviction and branches, since the hoist makes prompts part.
+    loaded, engine = models(name)
+    policies = [parse_policy(policy) for policy in ("as-is", "hoist")]
+    free = replayed(loaded, policies, engine=engine, block_size=32, store="prompt+output")
+    room = free.policies[0].cache.bytes // 3
+    tight = replayed(
+        loaded,
+        policies,
+        engine=engine,
+        verify=True,
+        block_size=32,
+        capacity_bytes=room,
+        store="prompt+output",
+    )
+    assert tight.verify.passed, tight.verify
+    for one, other in zip(tight.policies, free.policies, strict=True):
+        assert 0 < one.cache.bytes <= room
+        assert one.cache.evicted_blocks > 0 or one.totals.reused < other.totals.reused
+        assert 0 < one.totals.reused <= other.totals.reused
+    known = loaded.footprint
+    assert (known.bytes_per_token is None) is (known.bytes_per_snapshot is None) or name == "deepseek_v32"
+    # Blocks shorter than a window hold less of it than is predicted.
+    if known.bytes_per_token and known.bytes_per_snapshot and not engine.layout.windows:
+        counted = replayed(loaded, policies, block_size=32, capacity_bytes=room, store="prompt+output")
+        assert counted_alike(tight, counted, engine)
+
+
+def test_a_limit_holds_for_snapshots_too(models):
+    loaded, _ = models("qwen3_5")
     policy = parse_policy("omlx")
     free = replayed(loaded, [policy]).policies[0]
     tight = replayed(loaded, [policy], capacity_bytes=free.cache.bytes // 3).policies[0]
     assert 0 < tight.cache.bytes <= free.cache.bytes // 3
     assert tight.totals.reused < free.totals.reused
+
+
+def test_a_model_whose_state_cannot_be_restored_is_counted(monkeypatch):
+    from tplaudit.probes.mlx_model import load_mlx
+
+    load_mlx()
+    from mlx_lm.models import qwen3
+    from mlx_lm.models.cache import RotatingKVCache
+
+    monkeypatch.setattr(
+        qwen3.Model, "make_cache", lambda self: [RotatingKVCache(64, keep=4)] * 2, raising=False
+    )
+    model = load_model(None, template=str(template("in-place")))
+    with pytest.raises(InputError) as caught:
+        model.load_engine()
+    said = str(caught.value)
+    assert "cannot be restored exactly: RotatingKVCache keeps its first 4 tokens" in said
+    assert "use --engine tokens" in said and str(model.directory) in said
+    assert replayed(model, [parse_policy("as-is")]).policies[0].totals.reused > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -148,6 +149,33 @@ def test_capacity_is_kept_and_a_loss_explained(kind, prompts, capacity, hybrid):
         assert (counts.blocks == 0) is (counts.bytes == 0)
     assert cache.statistics.lookups == len(prompts)
     assert cache.statistics.hits + cache.statistics.misses == sum(map(len, prompts))
+
+
+@settings(max_examples=40, deadline=None)
+@given(conversations, st.integers(0, 30), st.booleans())
+@pytest.mark.parametrize("kind", ALL)
+def test_no_state_outlives_its_sequence(kind, prompts, capacity, hybrid):
+    alive = WeakSet()
+
+    class State:
+        def __init__(self, length):
+            self.nbytes = length
+            alive.add(self)
+
+        def cut(self, end):
+            return State(self.nbytes)
+
+    cache = kind(HYBRID if hybrid else Layers(), capacity_bytes=capacity)
+    if hasattr(cache, "min_tokens"):
+        cache.min_tokens = 1
+    for tokens in prompts:
+        ids = array(tokens)
+        match = cache.match(ids)
+        cache.store(ids, [State(span.end - span.start) for span in cache.spans(ids, match)], match=match)
+        del match
+        entries = [*cache._entries, *([cache._slot] if isinstance(cache, LlamaCppCache) else [])]
+        held = {block.payload for entry in entries for block in entry.blocks}
+        assert set(alive) == held
 
 
 def test_what_was_dropped_explains_a_shorter_match(turn):

@@ -46,6 +46,10 @@ WINDOW = LLAMA | {"sliding_window": 100, "num_hidden_layers": 8}
         (WINDOW | {"model_type": "llama", "layer_types": ["full_attention"] * 8}, "plain"),
         (WINDOW | {"model_type": "llama", "layer_types": ["sliding_attention"] * 8}, "rotating:100"),
         (WINDOW | {"model_type": "step3p5"}, "rotating:100"),
+        (WINDOW | {"model_type": "laguna"}, "plain"),
+        (WINDOW | {"model_type": "laguna", "layer_types": ["sliding_attention"] * 8}, "rotating:100"),
+        (LLAMA | {"model_type": "iquestloopcoder"}, "rotating:64"),
+        (LLAMA | {"model_type": "iquestloopcoder", "loop_window_size": 32}, "rotating:32"),
         (LLAMA | {"model_type": "gemma3_text", "sliding_window": None}, "plain"),
     ],
 )
@@ -61,3 +65,10 @@ def test_windows_are_counted_by_pattern():
     assert footprint(WINDOW | {"model_type": "gemma3_text"}) == Footprint("rotating:100", one, 7 * 100 * one)
     # How many of its layers have a window is not known without `layer_types`.
     assert footprint(WINDOW | {"model_type": "step3p5"}) == Footprint("rotating:100", None, None)
+    # Both times that a layer runs it keeps something.
+    assert footprint(LLAMA | {"model_type": "iquestloopcoder"}) == Footprint("rotating:64", None, None)
+
+
+@pytest.mark.parametrize("key", ["sparse_attention_config", "index_head_dim"])
+def test_an_indexers_keys_are_not_counted(key):
+    assert kv_bytes_per_token(LLAMA | {key: {"sparse_index_dim": 32}}) is None
