@@ -43,7 +43,7 @@ class BareRule:
 def kinds(
     name: str, rule: Callable[[Messages], Rewrite], summary: str, drift: str
 ) -> tuple[PolicyKind, PolicyKind]:
-    """Return a rule's two policies: by itself, and `NAME+merge`, which joins neighbouring turns afterwards."""
+    """Return the policy of a rule, and `NAME+merge`, which then joins neighbouring turns of one role."""
 
     def kind(full_name: str, summary: str, merge: bool) -> PolicyKind:
         def make(given: str, options: Mapping[str, str]) -> Policy:

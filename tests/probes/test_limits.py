@@ -18,7 +18,8 @@ from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError, RenderLimit
 from tplaudit.probes.isolation import child
 from tplaudit.probes.rendering import Limits
-from tplaudit.probes.template import ChatTemplate, TemplateSource
+from tplaudit.probes.template import ChatTemplate
+from tplaudit.probes.template_source import TemplateSource
 
 LIMITS = Limits(seconds=0.3, characters=5_000_000, bytes=400_000_000)
 #: What a busy machine may add to the kill; no measure of speed.
