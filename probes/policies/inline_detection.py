@@ -26,6 +26,7 @@ SENTINEL = "__sglang_inline_system_sentinel__"
 ROLES = ("system", "user", "system", "user")
 #: A tag and functions that transformers gives to templates and SGLang's test does not.
 _GENERATION_TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+_MISSING = "missing_"
 _MISSING_FUNCTIONS = re.compile(r"\b(raise_exception|strftime_now)\b")
 
 
@@ -93,7 +94,7 @@ def sglang_test(template: ChatTemplate) -> Answer:
     if _GENERATION_TAG.search(text):
         return Answer(False, "the server's test does not know the generation tag")
     bare = ChatTemplate(
-        {"default": _MISSING_FUNCTIONS.sub(r"missing_\1", text)},
+        {"default": _MISSING_FUNCTIONS.sub(rf"{_MISSING}\1", text)},
         source="SGLang's test",
         limits=template.limits if isinstance(template, ChatTemplate) else None,
         profile="raw",
@@ -103,7 +104,8 @@ def sglang_test(template: ChatTemplate) -> Answer:
     try:
         prompt = bare.render(messages, add_generation_prompt=False)
     except RenderError as error:
-        return Answer(False, f"system, user, system, user raises {error}")
+        said = str(error).replace(_MISSING, "")
+        return Answer(False, f"system, user, system, user raises {said}")
     if SENTINEL not in prompt:
         return Answer(False, "the text of the second system turn is not in the prompt")
     return Answer(True, "the text of the second system turn is in the prompt; the server does not look where")
