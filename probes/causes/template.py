@@ -8,7 +8,7 @@ from typing import Any
 
 from ..conversation import SYSTEM_ROLES, Message, Request
 from ..errors import RenderError
-from ..template import TemplateSource
+from ..template_source import TemplateSource
 from ..toggles import toggles
 from .base import Cause, Offer, Pair, Trial, json_value, with_messages, without
 from .reasoning import without_reasoning
