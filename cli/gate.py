@@ -59,6 +59,7 @@ def command(
             "--policy",
             "-p",
             metavar="NAME[:OPTION=VALUE,…]",
+            callback=options.given,
             help="A server under whose rules transcripts are replayed; repeat for several, or all. "
             "Default with transcripts: as-is and omlx.",
         ),
@@ -67,24 +68,34 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="changed:PATTERN|new",
+            callback=options.given,
             help="A change that is meant: prompts by conversation or group (changed:tools/*), or by rule "
             "(changed:generation-prompt); new for templates that OLD does not have. Repeatable.",
         ),
     ] = None,
     max_avoidable_tokens: Annotated[
-        list[str] | None, typer.Option(metavar=_LIMIT, help=f"Avoidable tokens of a transcript: {_LIMITS}")
+        list[str] | None,
+        typer.Option(
+            metavar=_LIMIT, callback=options.given, help=f"Avoidable tokens of a transcript: {_LIMITS}"
+        ),
     ] = None,
     max_reprefill_ratio: Annotated[
         list[str] | None,
-        typer.Option(metavar=_LIMIT, help=f"Re-prefilled part of all tokens, 0 to 1: {_LIMITS}"),
+        typer.Option(
+            metavar=_LIMIT, callback=options.given, help=f"Re-prefilled part of all tokens, 0 to 1: {_LIMITS}"
+        ),
     ] = None,
     min_divergence_depth: Annotated[
         list[str] | None,
-        typer.Option(metavar=_LIMIT, help=f"Tokens shared at the earliest divergence: {_LIMITS}"),
+        typer.Option(
+            metavar=_LIMIT,
+            callback=options.given,
+            help=f"Tokens shared at the earliest divergence: {_LIMITS}",
+        ),
     ] = None,
     max_seconds: Annotated[
         list[str] | None,
-        typer.Option(metavar=_LIMIT, help=f"Predicted seconds of prefill: {_LIMITS}"),
+        typer.Option(metavar=_LIMIT, callback=options.given, help=f"Predicted seconds of prefill: {_LIMITS}"),
     ] = None,
     prefill_rate: Annotated[
         float | None, typer.Option(metavar="N", help="Tokens per second, for predicted seconds.")
@@ -116,7 +127,9 @@ def command(
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Settings. Default: tplaudit.toml, else pyproject.toml, in this folder."
+            metavar="FILE",
+            callback=options.given,
+            help="Settings. Default: tplaudit.toml, else pyproject.toml, in this folder.",
         ),
     ] = None,
     fail_on: Threshold = FailOn.error,
@@ -125,6 +138,7 @@ def command(
         typer.Option(
             "--format",
             metavar="NAME[=FILE]",
+            callback=options.given,
             help="text, json, markdown, sarif, junit or github, to stdout or to a file. Repeatable. "
             "Default: text to stdout.",
         ),

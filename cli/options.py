@@ -132,6 +132,7 @@ Calibration = Annotated[
     typer.Option(
         "--calibration",
         metavar="FILE",
+        callback=given,
         help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
         "Default: what it measured of this model on this machine.",
     ),

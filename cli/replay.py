@@ -174,8 +174,9 @@ def command(
         raise UsageError(
             "several processes cannot read one stream", where="--jobs", fix="give the path of a file"
         )
-    for note in loaded.notes:
-        say(f"note: {note}")
+    if as_json or explain is not None:  # the tables have them
+        for note in loaded.notes:
+            say(f"note: {note}")
     if jobs > 1 and len(names) > 1:
         report, code = _in_processes(settings, names, jobs, loaded)
     else:

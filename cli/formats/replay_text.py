@@ -42,8 +42,8 @@ def draw(report: ReplayReport, console: Console) -> None:
     if len(report.policies) > 1:
         console.print(_comparison(report))
         console.print()
-    for finding in report.findings:
-        console.print(escape(_finding(finding)), style=STYLES[finding.severity])
+    for same in _alike(report.findings):
+        console.print(escape(_finding(same)), style=STYLES[same[0].severity])
     if report.findings:
         console.print()
     console.print(escape(_provenance(report)), style="dim")
@@ -167,9 +167,20 @@ def _remedy(remedy: Remedy | None) -> str:
     return f"{remedy.set} ({remedy.tokens:,})" if remedy else ""
 
 
-def _finding(finding: ReplayFinding) -> str:
+def _alike(findings: Sequence[ReplayFinding]) -> list[list[ReplayFinding]]:
+    """Put findings together that say the same of several policies, in the order of the first of each."""
+    groups: dict[tuple[str, str, str], list[ReplayFinding]] = {}
+    for finding in findings:
+        key = (finding.rule, finding.confidence, finding.message)
+        groups.setdefault(key, []).append(finding)
+    return list(groups.values())
+
+
+def _finding(same: Sequence[ReplayFinding]) -> str:
+    finding = same[0]
+    policies = ", ".join(each.policy for each in same)
     likely = "" if finding.confidence == "confirmed" else ", likely"
-    return f"{finding.severity} {finding.rule} ({finding.policy}{likely}): {finding.message}."
+    return f"{finding.severity} {finding.rule} ({policies}{likely}): {finding.message}."
 
 
 def _difference(turn: TurnReport) -> str:
