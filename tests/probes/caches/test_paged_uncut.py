@@ -90,6 +90,8 @@ def test_a_small_windows_blocks_are_the_first_multiple_within_512_and_1024(windo
         pytest.param(1024, 4096, 4096, 4096, "rotating:1024", "sept", 0, id="September, sliding window"),
         pytest.param(4096, 119464, 130000, 130000, "hybrid", "sept", 118784, id="4096"),
         pytest.param(2048, 33219, 40000, 40000, "hybrid", "sept", 32768, id="33219"),
+        pytest.param(2048, 24600, 40000, 40000, "hybrid", "sept", 24576, id="24600"),
+        pytest.param(2048, 25200, 40000, 40000, "hybrid", "sept", 24576, id="25200"),
     ],
 )
 def test_floors(size, shared, stored, length, kind, version, expected):
