@@ -17,7 +17,7 @@ try:
 
     from .. import __version__
     from ..probes.errors import TplauditError, UsageError
-    from . import explain, gate, lock, policies, probe, render, replay, rules, thinking
+    from . import calibrate, explain, gate, lock, policies, probe, render, replay, rules, thinking
     from .output import discard_stdout, say
 except KeyboardInterrupt:
     sys.exit(128 + signal.SIGINT)
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.command("probe")(probe.command)
 app.command("thinking")(thinking.command)
 app.command("replay")(replay.command)
+app.command("calibrate")(calibrate.command)
 app.command("render")(render.command)
 app.command("policies")(policies.command)
 app.command("gate")(gate.command)

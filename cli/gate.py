@@ -36,14 +36,22 @@ def command(
         str | None,
         typer.Option(
             metavar="OLD",
+            callback=options.named,
             help="What was before: a model directory, a .jinja file, a tokenizer_config.json, - for stdin, "
             "git:REV:PATH, or git:REV for the path of HEAD.",
         ),
     ] = None,
-    head: Annotated[str | None, typer.Option(metavar="NEW", help="What is now, in the same forms.")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="NEW", callback=options.named, help="What is now, in the same forms."),
+    ] = None,
     transcripts: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Transcripts to render and replay with both; a folder or one file."),
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            callback=options.named,
+            help="Transcripts to render and replay with both; a folder or one file.",
+        ),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -51,6 +59,7 @@ def command(
             "--policy",
             "-p",
             metavar="NAME[:OPTION=VALUE,…]",
+            callback=options.given,
             help="A server under whose rules transcripts are replayed; repeat for several, or all. "
             "Default with transcripts: as-is and omlx.",
         ),
@@ -59,31 +68,54 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="changed:PATTERN|new",
+            callback=options.given,
             help="A change that is meant: prompts by conversation or group (changed:tools/*), or by rule "
             "(changed:generation-prompt); new for templates that OLD does not have. Repeatable.",
         ),
     ] = None,
     max_avoidable_tokens: Annotated[
-        list[str] | None, typer.Option(metavar=_LIMIT, help=f"Avoidable tokens of a transcript: {_LIMITS}")
+        list[str] | None,
+        typer.Option(
+            metavar=_LIMIT, callback=options.given, help=f"Avoidable tokens of a transcript: {_LIMITS}"
+        ),
     ] = None,
     max_reprefill_ratio: Annotated[
         list[str] | None,
-        typer.Option(metavar=_LIMIT, help=f"Re-prefilled part of all tokens, 0 to 1: {_LIMITS}"),
+        typer.Option(
+            metavar=_LIMIT, callback=options.given, help=f"Re-prefilled part of all tokens, 0 to 1: {_LIMITS}"
+        ),
     ] = None,
     min_divergence_depth: Annotated[
         list[str] | None,
-        typer.Option(metavar=_LIMIT, help=f"Tokens shared at the earliest divergence: {_LIMITS}"),
+        typer.Option(
+            metavar=_LIMIT,
+            callback=options.given,
+            help=f"Tokens shared at the earliest divergence: {_LIMITS}",
+        ),
     ] = None,
     max_seconds: Annotated[
         list[str] | None,
-        typer.Option(metavar=_LIMIT, help=f"Predicted seconds of prefill; needs --prefill-rate: {_LIMITS}"),
+        typer.Option(metavar=_LIMIT, callback=options.given, help=f"Predicted seconds of prefill: {_LIMITS}"),
     ] = None,
     prefill_rate: Annotated[
-        float | None, typer.Option(min=0.001, metavar="N", help="Tokens per second, for predicted seconds.")
+        float | None, typer.Option(metavar="N", help="Tokens per second, for predicted seconds.")
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            callback=options.named,
+            help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
+            "Default: what it measured of this model on this machine.",
+        ),
     ] = None,
     tokenizer: options.Tokenizer = None,
     block_size: Annotated[
-        int | None, typer.Option(min=1, help="Tokens per cache block.", show_default="256")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens per block of a paged cache. Default: the cache of each policy's server.",
+        ),
     ] = None,
     kwargs: options.Kwargs = None,
     special_token: options.SpecialTokens = None,
@@ -95,7 +127,9 @@ def command(
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Settings. Default: tplaudit.toml, else pyproject.toml, in this folder."
+            metavar="FILE",
+            callback=options.given,
+            help="Settings. Default: tplaudit.toml, else pyproject.toml, in this folder.",
         ),
     ] = None,
     fail_on: Threshold = FailOn.error,
@@ -104,6 +138,7 @@ def command(
         typer.Option(
             "--format",
             metavar="NAME[=FILE]",
+            callback=options.given,
             help="text, json, markdown, sarif, junit or github, to stdout or to a file. Repeatable. "
             "Default: text to stdout.",
         ),
@@ -141,15 +176,19 @@ def command(
     settings = read_settings(config) if config is not None else find_settings(Path())
     settings = settings.over(
         base=base,
-        transcripts=None if transcripts is None else str(transcripts),
+        transcripts=transcripts,
         policies=tuple(options.policy_names(policy)) if policy else (),
         tokenizer=tokenizer,
         kwargs=options.read_kwargs(kwargs),
         block_size=block_size,
         prefill_rate=prefill_rate,
+        calibration=calibration,
         budgets=_budgets(limits),
         **_allowances(allow),
     )
+    several = _for_each_head(settings, heads or ([head] if head is not None else []))
+    _check_stdin(several)
+    outputs.check([*_read_files(several), *([str(config)] if config is not None else [])])
     day = options.read_now(now)
     reports = [
         run_gate(
@@ -162,7 +201,7 @@ def command(
                 fail_on.value,
             )
         )
-        for named in _for_each_head(settings, heads or ([head] if head is not None else []))
+        for named in several
     ]
     outputs.write(reports, write_text, write_rich)
     if summary and os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -170,8 +209,35 @@ def command(
     stop(int(fail_on is not FailOn.never and any(report.verdict == "fail" for report in reports)))
 
 
+def _check_stdin(several: Sequence[GateSettings]) -> None:
+    from ..probes.errors import UsageError
+
+    if [name for each in several for name in (each.base, each.head)].count("-") > 1:
+        raise UsageError(
+            "stdin can be read only once, and it would be for several templates",
+            where="-",
+            fix="give the path of a file for all but one",
+        )
+
+
 def _for_each_head(settings: GateSettings, heads: Sequence[str]) -> list[GateSettings]:
     return [settings.over(head=name) for name in heads] or [settings]
+
+
+def _read_files(several: Sequence[GateSettings]) -> list[str]:
+    """Return the files that are read, so that no report is written over one of them."""
+    from ..probes.gate.replays import transcripts_in
+    from ..probes.gate.sources import files_of
+
+    names = dict.fromkeys(
+        name
+        for each in several
+        for name in (each.base, each.head, each.tokenizer, each.calibration)
+        if name is not None
+    )
+    folder = several[0].transcripts
+    transcripts = transcripts_in(Path(folder)) if folder is not None else ()
+    return [*(file for name in names for file in files_of(name)), *map(str, transcripts)]
 
 
 def _budgets(limits: dict[str, list[str] | None]) -> tuple[Budget, ...]:

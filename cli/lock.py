@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .output import say, stop, write_rich, write_text
+from .output import check_output, say, stop, write_rich, write_text
 
 
 def command(
@@ -50,6 +50,7 @@ def command(
     from ..probes.errors import UsageError
     from ..probes.gate.behaviour import CLOCK
     from ..probes.gate.lock import check_lock, lock, read_lock, to_text
+    from ..probes.gate.sources import files_of
     from .formats.gate_outputs import read_outputs
 
     if check:
@@ -58,7 +59,9 @@ def command(
                 "a check renders as the signature was made", where="--check", fix="leave such options out"
             )
         outputs = read_outputs(formats, as_json, output)
-        report = check_lock(read_lock(file), model)
+        locked = read_lock(file)
+        outputs.check([str(file), *files_of(model or locked.behaviour.source)])
+        report = check_lock(locked, model)
         outputs.write([report], write_text, write_rich)
         stop(int(report.verdict == "fail"))
         return
@@ -66,11 +69,12 @@ def command(
         raise UsageError("there is nothing to lock", where="MODEL", fix="name a MODEL, or add --check")
     if formats or as_json or output:
         raise UsageError("only a check prints a report", where="lock", fix="add --check, or use --file FILE")
+    check_output(file, files_of(model), "--file")
     locked = lock(
         model,
         kwargs=options.read_kwargs(kwargs),
         special_tokens=options.read_special_tokens(special_token),
         now=options.read_now(now) or CLOCK,
     )
-    write_text(to_text(locked), file)
+    write_text(to_text(locked), file, "--file")
     say(f"wrote {file}: {len(locked.behaviour.digests)} template(s) of {model}")

@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..probes.errors import UsageError
-from .output import check_output
+from ..probes.errors import InputError, UsageError
+from .output import check_output, say
+
+if TYPE_CHECKING:
+    from ..probes import calibration
+    from ..probes.models import ReplayModel
+    from ..probes.probe_report import Failure
 
 
-def named(param: typer.CallbackParam, value: Any) -> Any:
-    """Return the name or names of files as they are. Raises UsageError where one is empty."""
-    if value == "" or (isinstance(value, list | tuple) and "" in value):
-        option = param.opts[0]
-        where = option if option.startswith("-") else str(param.metavar or option).strip("[].")
-        raise UsageError("the name is empty", where=where, fix="give the name of a file")
+def given(param: typer.CallbackParam, value: Any) -> Any:
+    """Return a value or values as they are. Raises UsageError where one is the name of an option."""
+    for each in value if isinstance(value, list | tuple) else (value,):
+        text = str(each)
+        if re.match(r"--?[a-z]", text) and not Path(text).exists():
+            option = _name(param)
+            raise UsageError(
+                f"its value is missing, and the option {text} follows",
+                where=option,
+                fix=f"write {option} VALUE",
+            )
     return value
 
 
-def _writable(value: Path | None) -> Path | None:
+def named(param: typer.CallbackParam, value: Any) -> Any:
+    """Return the name or names of files as they are. Raises UsageError where one is empty, or an option."""
+    given(param, value)
+    if value == "" or (isinstance(value, list | tuple) and "" in value):
+        raise UsageError("the name is empty", where=_name(param), fix="give the name of a file")
+    return value
+
+
+def _name(param: typer.CallbackParam) -> str:
+    option = param.opts[0]
+    return option if option.startswith("-") else str(param.metavar or option).strip("[].")
+
+
+def _writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    given(param, value)
     check_output(value)
     return value
 
@@ -62,6 +86,7 @@ Policies = Annotated[
         "--policy",
         "-p",
         metavar="NAME[:OPTION=VALUE,…]",
+        callback=given,
         help="What a server does to the messages first; repeat for several, all for all of them. "
         "Default: as-is and omlx.",
     ),
@@ -71,22 +96,64 @@ Kwargs = Annotated[
     typer.Option(
         "--kwargs",
         metavar="KEY=VALUE",
+        callback=given,
         help="A chat-template kwarg laid over every request's own; VALUE is JSON, else text. Repeatable.",
     ),
 ]
 SpecialTokens = Annotated[
     list[str] | None,
-    typer.Option("--special-token", metavar="NAME=TEXT", help="Such as bos_token=<s>. Repeatable."),
+    typer.Option(
+        "--special-token", metavar="NAME=TEXT", callback=given, help="Such as bos_token=<s>. Repeatable."
+    ),
 ]
 Now = Annotated[
     str | None,
-    typer.Option("--now", metavar="ISO", help="The clock for requests that do not bring one."),
+    typer.Option(
+        "--now", metavar="ISO", callback=given, help="The clock for requests that do not bring one."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output", "-o", metavar="FILE", callback=_writable, help="Write there what would go to stdout."
+    ),
+]
+PrefillRate = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        metavar="TOK_PER_S",
+        help="Predict seconds from this many tokens per second; where no model runs only.",
+    ),
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        callback=given,
+        help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
+        "Default: what it measured of this model on this machine.",
+    ),
+]
+MaxMinutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01, metavar="MINUTES", help="Stop the model after this time, and keep what it has done."
+    ),
+]
+KvBits = Annotated[
+    int | None,
+    typer.Option(min=2, max=8, metavar="BITS", help="Quantise K and V of full attention, as mlx-lm can."),
+]
+KvGroupSize = Annotated[
+    int,
+    typer.Option(
+        min=32,
+        max=128,
+        metavar="32|64|128",
+        help="Numbers that share a scale, with --kv-bits; the width of a head is a multiple of it.",
     ),
 ]
 TranscriptArgument = Annotated[
@@ -127,6 +194,53 @@ def policy_names(given: list[str] | None) -> list[str]:
 
         return list(dict.fromkeys([*names(), *(name for name in given if name != "all")]))
     return list(dict.fromkeys(given or DEFAULT_POLICIES))
+
+
+def read_calibration(
+    file: Path | None, model: ReplayModel, kv_bits: int | None = None
+) -> calibration.Calibration | None:
+    """Return what seconds are predicted from, and say on stderr what does not fit.
+
+    Args:
+        file: a calibration; None for that of the model on this machine, if there is one.
+        model: what is replayed.
+        kv_bits: bits of quantised K and V; None for none.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    from ..probes import calibration
+
+    identity = model.identity(kv_bits)
+    if file is None:
+        found = find_calibration(identity) if identity else None
+    else:
+        found = calibration.read_calibration(file)
+    if found is None or not found.points:
+        return None
+    for note in calibration.misfits(found, identity):
+        say(f"note: {note}")
+    return found
+
+
+def find_calibration(identity: calibration.CalibratedModel) -> calibration.Calibration | None:
+    """Return what was measured of a model on this machine; None for nothing, or nothing that can be read."""
+    from ..probes import calibration
+
+    try:
+        return calibration.find_calibration(identity)
+    except InputError as error:
+        say(f"note: {error}")
+        return None
+
+
+def say_missing(failures: Iterable[Failure]) -> bool:
+    """Say which of several inputs are not there, and return whether any is missing."""
+    named = [(each.template.source, each.error) for each in failures if each.template.source != "-"]
+    errors = [error for source, error in named if not Path(source).exists()]
+    for error in errors:
+        say(f"tplaudit: {error}")
+    return bool(errors)
 
 
 def check_one_stdin(names: Sequence[str | None]) -> None:

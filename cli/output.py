@@ -49,8 +49,8 @@ def write_rich(draw: Callable[[Console], None], output: Path | None) -> None:
     write_text("".join(f"{line.rstrip()}\n" for line in text.removesuffix("\n").split("\n")), output)
 
 
-def write_text(text: str, output: Path | None) -> None:
-    """Write a text as it is, to a file or to stdout."""
+def write_text(text: str, output: Path | None, option: str = "--output") -> None:
+    """Write a text as it is, to a file, which `option` named, or to stdout."""
     if output is not None:
         try:
             output.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -58,7 +58,7 @@ def write_text(text: str, output: Path | None) -> None:
             raise UsageError(
                 (error.strerror or "cannot be written").lower(),
                 where=str(output),
-                fix="give another --output",
+                fix=f"give another {option}",
             ) from None
         return
     try:
@@ -73,12 +73,13 @@ def discard_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def check_output(output: Path | None, inputs: Sequence[str | None] = ()) -> None:
+def check_output(output: Path | None, inputs: Sequence[str | None] = (), option: str = "--output") -> None:
     """See before the work whether its result can be written.
 
     Args:
         output: the file.
         inputs: names of files that are read, and must not be overwritten.
+        option: what named the file.
 
     Raises:
         UsageError: it cannot.
@@ -96,7 +97,7 @@ def check_output(output: Path | None, inputs: Sequence[str | None] = ()) -> None
         what = "it would overwrite what is read"
     else:
         return
-    raise UsageError(what, where=str(output), fix="give another --output")
+    raise UsageError(what, where=str(output), fix=f"give another {option}")
 
 
 def say(text: str) -> None:

@@ -20,21 +20,18 @@ def command(
 ) -> None:
     """List the policies, or explain one: what it does, its options, its source, and a worked example."""
     from .. import __version__
-    from ..probes.errors import UsageError
-    from ..probes.policies import POLICIES
+    from ..probes.policies import POLICIES, find_kind
     from ..probes.policy_pages import page, to_json
 
-    if name is not None and name not in POLICIES:
-        fix = f"choose from {', '.join(POLICIES)}"
-        raise UsageError(f"there is no policy {name!r}", where="policies", fix=fix)
+    kind = None if name is None else find_kind(name, "policies")
     if as_json:
-        kinds = [POLICIES[name]] if name else POLICIES.values()
-        policies = [to_json(kind, documentation=name is not None) for kind in kinds]
+        kinds = [kind] if kind else POLICIES.values()
+        policies = [to_json(each, documentation=kind is not None) for each in kinds]
         write_json({"schema": "tplaudit.policies/1", "tplaudit": __version__, "policies": policies}, output)
         return
     from .formats.policies_text import draw, draw_one
 
-    if name is None:
+    if kind is None:
         write_rich(draw, output)
     else:
-        write_rich(lambda console: draw_one(POLICIES[name], page(name), console), output)
+        write_rich(lambda console: draw_one(kind, page(kind.name), console), output)

@@ -13,6 +13,7 @@ from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
     from ..probes.placements import Case
+    from ..probes.probe_report import Failure, ProbeReport
     from ..probes.sweep import Settings
 
 
@@ -41,7 +42,10 @@ Threshold = Annotated[
 IgnoreFile = Annotated[
     Path | None,
     typer.Option(
-        "--ignore-file", metavar="FILE", help="Accepted findings, a TOML file with a reason for each."
+        "--ignore-file",
+        metavar="FILE",
+        callback=options.given,
+        help="Accepted findings, a TOML file with a reason for each.",
     ),
 ]
 
@@ -73,7 +77,7 @@ def command(
     from ..probes.findings import reaches
     from ..probes.ignore_file import read_ignore_file
     from ..probes.probe_report import ProbeReport, several_to_json, to_json
-    from ..probes.sweep import Settings, folder_members, probe_input, sweep
+    from ..probes.sweep import Settings, folder_members, probe_input
 
     options.check_one_stdin(models)
     check_output(output, models)
@@ -93,7 +97,7 @@ def command(
         _write_one(report, to_json(report), as_json, output)
         stop(int(reaches(report.findings, fail_on.value)))
         return
-    results = list(sweep(names, settings, jobs))
+    results = _swept(names, settings, jobs)
     if as_json:
         write_json(several_to_json(results), output)
     else:
@@ -104,7 +108,21 @@ def command(
     if not reports:
         say("tplaudit: none of the inputs could be probed")
         stop(2)
-    stop(int(any(reaches(report.findings, fail_on.value) for report in reports)))
+    missing = options.say_missing(result for result in results if not isinstance(result, ProbeReport))
+    stop(2 if missing else int(any(reaches(report.findings, fail_on.value) for report in reports)))
+
+
+def _swept(names: list[str], settings: Settings, jobs: int) -> list[ProbeReport | Failure]:
+    """Probe several inputs. A person who interrupts that is told so: nothing has been printed until then."""
+    from ..probes.sweep import sweep
+
+    results: list[ProbeReport | Failure] = []
+    try:
+        results.extend(sweep(names, settings, jobs))
+    except KeyboardInterrupt:
+        say("tplaudit: interrupted; results of several inputs are printed when all of them are there")
+        raise
+    return results
 
 
 def _write_one(report: Any, document: dict[str, Any], as_json: bool, output: Path | None) -> None:

@@ -149,9 +149,11 @@ def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEnc
 
     whole = model is None or bundled_model(model) or Path(model).is_dir()
     if model is not None and not whole and files.tokenizer is None and files.template is None:
-        from ..probes.template_files import load_template
+        from ..probes.template_files import check_compiles, load_template
 
-        return load_template(model, special_tokens=files.special_tokens, now=files.now), None
+        template = load_template(model, special_tokens=files.special_tokens, now=files.now)
+        check_compiles(template)
+        return template, None
     from ..probes.models import load_model
     from ..probes.tokens import IncrementalEncoder
 
@@ -181,7 +183,7 @@ def _report(plan: Plan, template: ChatTemplate, encoder: IncrementalEncoder | No
     """Render, with progress on stderr where all turns are wanted."""
     from ..probes.render_report import render_turns
 
-    if not plan.every or not sys.stderr.isatty():
+    if not plan.every or sys.stderr is None or not sys.stderr.isatty():
         return render_turns(plan, template, encoder)
     from rich.console import Console
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options
+from .formats.durations import duration
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
     from ..probes.jobs import Settings
+    from ..probes.mlx_engine import MLXEngine
     from ..probes.models import ReplayModel
+    from ..probes.plan import Plan
     from ..probes.policies.base import Policy
+    from ..probes.prefilling import Prefilling
     from ..probes.replay import Replay
     from ..probes.report import ReplayReport, TurnReport
+
+
+#: Tokens to prefill that are worth telling before.
+LARGE = 200_000
 
 
 class Engine(StrEnum):
@@ -71,14 +82,11 @@ def command(
     cache_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most that the cache may hold, such as 64MB.")
     ] = None,
-    prefill_rate: Annotated[
-        float | None,
-        typer.Option(
-            min=1,
-            metavar="TOK_PER_S",
-            help="Predict seconds from this many tokens per second; with the tokens engine only.",
-        ),
-    ] = None,
+    kv_bits: options.KvBits = None,
+    kv_group_size: options.KvGroupSize = 64,
+    max_minutes: options.MaxMinutes = None,
+    calibration: options.Calibration = None,
+    prefill_rate: options.PrefillRate = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare every prefill with a cold one; needs the mlx engine.")
     ] = False,
@@ -108,7 +116,8 @@ def command(
     """Replay a transcript: where each turn parts from the cache, why, and what is computed again.
 
     Each policy runs against an empty cache of its own. Token counts are counted. Seconds are measured with
-    the mlx engine, and predicted from --prefill-rate where it is given.
+    the mlx engine; without it they are predicted, from --prefill-rate or from what `tplaudit calibrate`
+    measured of the model.
     """
     from ..probes.errors import UsageError
     from ..probes.findings import reaches
@@ -122,15 +131,6 @@ def command(
     check_output(output, [transcript, model, template])
     names = options.policy_names(policy)
     policies = [parse_policy(name) for name in names]
-    settings = Settings(
-        transcript,
-        options.read_kwargs(kwargs),
-        block_size,
-        options.read_size(cache_bytes),
-        not no_causes,
-        store.value,
-        prefill_rate,
-    )
     loaded = load_model(
         model,
         template=template,
@@ -139,6 +139,16 @@ def command(
         now=options.read_now(now),
     )
     chosen = engine.value if engine else loaded.default_engine
+    settings = Settings(
+        transcript,
+        options.read_kwargs(kwargs),
+        block_size,
+        options.read_size(cache_bytes),
+        not no_causes,
+        store.value,
+        prefill_rate,
+        None if prefill_rate else options.read_calibration(calibration, loaded, kv_bits),
+    )
     if verify and chosen != "mlx":
         raise UsageError(
             "there is nothing to verify without a model", where="--verify", fix="add --engine mlx"
@@ -151,18 +161,29 @@ def command(
         )
     if prefill_rate is not None and chosen == "mlx":
         raise UsageError("the mlx engine measures", where="--prefill-rate", fix="add --engine tokens")
+    if prefill_rate is not None and calibration is not None:
+        raise UsageError(
+            "seconds are predicted from one thing", where="--calibration", fix="leave --prefill-rate out"
+        )
+    for option, value in (("--max-minutes", max_minutes), ("--kv-bits", kv_bits)):
+        if value is not None and chosen != "mlx":
+            raise UsageError("no model runs", where=option, fix="add --engine mlx, or leave it out")
     if jobs > 1 and chosen == "mlx":
         raise UsageError("one model runs in one process", where="--jobs", fix="add --engine tokens")
-    if jobs > 1 and transcript == "-":
+    if jobs > 1 and (transcript == "-" or Path(transcript).is_fifo()):
         raise UsageError(
-            "several processes cannot read one stdin", where="--jobs", fix="give the path of a file"
+            "several processes cannot read one stream", where="--jobs", fix="give the path of a file"
         )
-    for note in loaded.notes:
-        say(f"note: {note}")
+    if as_json or explain is not None:  # the tables have them
+        for note in loaded.notes:
+            say(f"note: {note}")
     if jobs > 1 and len(names) > 1:
         report, code = _in_processes(settings, names, jobs, loaded)
     else:
-        report, code = _in_this_process(settings, loaded, policies, chosen, verify)
+        model_engine = (
+            loaded.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size) if chosen == "mlx" else None
+        )
+        report, code = _in_this_process(settings, loaded, policies, model_engine, verify, max_minutes)
     turns = [turn for one in report.policies for turn in one.turns]
     if explain is not None and not any(turn.turn == explain for turn in turns):
         raise UsageError(
@@ -205,37 +226,75 @@ def _in_processes(
 
 
 def _in_this_process(
-    settings: Settings, loaded: ReplayModel, policies: Sequence[Policy], engine: str, verify: bool
+    settings: Settings,
+    loaded: ReplayModel,
+    policies: Sequence[Policy],
+    engine: MLXEngine | None,
+    verify: bool,
+    max_minutes: float | None,
 ) -> tuple[ReplayReport, int]:
     """Replay all policies side by side; return the report and the exit code so far."""
     from ..probes.errors import InputError
+    from ..probes.prefilling import Prefilling
     from ..probes.replay import Replay
     from ..probes.transcripts import open_transcript
 
-    replay = Replay(
-        open_transcript(settings.transcript).with_kwargs(settings.kwargs),
+    transcript = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
+    new_replay = partial(
+        Replay,
+        transcript,
         loaded,
         policies,
         block_size=settings.block_size,
-        engine=loaded.load_engine() if engine == "mlx" else None,
         capacity_bytes=settings.capacity_bytes,
         store=settings.store,
-        prefill_rate=settings.prefill_rate,
-        verify=verify,
-        causes=settings.causes,
     )
+    prefilling = Prefilling(
+        engine,
+        rate=settings.prefill_rate,
+        calibration=settings.calibration,
+        max_seconds=None if max_minutes is None else 60 * max_minutes,
+    )
+    plan = None
+    if engine:
+        plan = _counted(new_replay(layout=engine.layout, causes=False), policies)
+        large = loaded.is_large or max_minutes is not None or sum(plan.tokens.values()) >= LARGE
+        if large:
+            say(f"note: {_announced(plan, prefilling)}")
+    replay = new_replay(engine=engine, prefilling=prefilling, verify=verify, causes=settings.causes)
     failure: str | None = None
     code = 0
     try:
-        _run(replay)
+        _run(replay, plan)
     except InputError as error:
         failure, code = str(error), 2
     except KeyboardInterrupt:
-        failure, code = "interrupted", 130
+        failure, code = f"interrupted {_how_far(replay, plan)}", 130
     return replay.report(complete=failure is None, error=failure), code
 
 
-def _run(replay: Replay) -> None:
+def _counted(replay: Replay, policies: Sequence[Policy]) -> Plan:
+    """Count what is going to be prefilled, up to the transcript's end or its first fault."""
+    from rich.console import Console
+
+    from ..probes.errors import InputError
+    from ..probes.plan import Plan
+
+    turns: list[tuple[TurnReport, ...]] = []
+    with Console(stderr=True).status("counting …", spinner="dots"), suppress(InputError):
+        turns.extend(replay.turns())
+    return Plan.of([policy.name for policy in policies], turns)
+
+
+def _announced(plan: Plan, prefilling: Prefilling) -> str:
+    """Say what is going to be prefilled, and how long it takes where that can be told."""
+    tokens = ", ".join(f"{count:,} tokens under {policy}" for policy, count in plan.tokens.items())
+    said = f"{len(plan.turns)} turns are going to prefill {tokens} (counted)"
+    cost = prefilling.cost
+    return f"{said}, in about {duration(plan.seconds(cost))} (predicted from a calibration)" if cost else said
+
+
+def _run(replay: Replay, plan: Plan | None) -> None:
     """Run all turns, with progress on stderr."""
     from rich.console import Console
 
@@ -244,7 +303,26 @@ def _run(replay: Replay) -> None:
     with console.status("replaying …", spinner="dots") as status:
         for number, turns in enumerate(replay.turns(), 1):
             tokens = max((turn.prompt_tokens or 0 for turn in turns), default=0)
-            status.update(f"turn {number}: {tokens:,} tokens, {time.monotonic() - started:.0f} s")
+            of = f" of {len(plan.turns)}" if plan else ""
+            spent = time.monotonic() - started
+            left = _left(replay, plan, number, spent)
+            status.update(f"turn {number}{of}: {tokens:,} tokens, {duration(spent)}{left}")
+
+
+def _left(replay: Replay, plan: Plan | None, number: int, spent: float) -> str:
+    """Tell the remaining time by what the turns so far took, weighed by what each one has to compute."""
+    cost = replay.prefilling.cost
+    if plan is None or cost is None or replay.prefilling.stopped:
+        return ""
+    done, rest = plan.seconds(cost, last=number), plan.seconds(cost, first=number + 1)
+    return f", about {duration(spent * rest / done)} left" if done else ""
+
+
+def _how_far(replay: Replay, plan: Plan | None) -> str:
+    done = replay.finished
+    if plan is None:
+        return f"after turn {done}, with the rest not run"
+    return f"after turn {done} of {len(plan.turns)}, with {len(plan.turns) - done} not run"
 
 
 def _has_sizes(model: ReplayModel) -> bool:

@@ -94,7 +94,8 @@ def command(
     if not audits:
         say("tplaudit: none of the inputs could be examined")
         stop(2)
-    stop(int(any(reaches(audit.findings, fail_on.value) for audit in audits)))
+    missing = options.say_missing(result for result in results if not isinstance(result, ThinkingAudit))
+    stop(2 if missing else int(any(reaches(audit.findings, fail_on.value) for audit in audits)))
 
 
 def _load(name: str, given: Settings) -> ChatTemplate:

@@ -83,6 +83,7 @@ def output(command: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "COLUMNS")}
     environment |= {
         "NO_COLOR": "1",
+        "TPLAUDIT_CACHE_DIR": os.devnull,  # no calibration of this machine
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
     done = subprocess.run(
@@ -187,9 +188,12 @@ def rewrites(template: str, transcript: str, turn: int) -> list[str]:
 def schemas() -> dict[str, str]:
     """Return the JSON schema files by name: what `--json` prints, from the types that it is printed from."""
     import msgspec
-    from tplaudit.probes import report
+    from tplaudit.probes import calibration, report
 
-    documents = {"replay-1.json": (report.ReplayReport, report.SCHEMA)}
+    documents: dict[str, tuple[type, str]] = {
+        "replay-1.json": (report.ReplayReport, report.SCHEMA),
+        "calibration-1.json": (calibration.Calibration, calibration.SCHEMA),
+    }
     return {name: _schema(msgspec.json.schema(kind), title) for name, (kind, title) in documents.items()}
 
 

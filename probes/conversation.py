@@ -101,6 +101,7 @@ class Request:
             blocks, or None. A policy makes it the first message, with index `TOP_LEVEL`.
         fields: other fields of the request's body that some servers hand on to the template, such as
             `thinking` or `reasoning_effort`.
+        sent: when the client sent it, where the transcript tells.
     """
 
     messages: tuple[Message, ...]
@@ -113,6 +114,7 @@ class Request:
     dialect: Dialect = "openai-chat"
     system: Any = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    sent: datetime | None = None
 
     def role_of(self, index: int) -> str:
         """Return the role of the message at an index that an owner or a piece names."""

@@ -11,6 +11,7 @@ from .conversation import Request
 from .errors import RenderError
 from .ownership import Owner, owner_at
 from .policies.base import Action
+from .reply_explanation import reply_explanation, retokenised
 from .report import Divergence, MessageRef, Place, SincePrevious, message_ref
 from .template import ChatTemplate
 from .tokens import common_prefix, common_prefix_ids
@@ -187,19 +188,9 @@ def reply_divergence(
     chars = min(common_prefix(text, prompt.text), len(prompt.text) - 1)
     owner = prompt.owner(chars)
     at = tokens - len(earlier.ids)
-    alike = text[chars:] == ""
+    alike = retokenised(compared, reply, tokens)
     was, now = reply.ids[at:stored][:SHOWN_IDS], prompt.ids[tokens : tokens + SHOWN_IDS]
-    if alike:
-        cause = "tokenizer-boundary"
-        said = (
-            f"the characters go on alike, but the ids of the reply were {list(map(int, was[:4]))} and are "
-            f"{list(map(int, now[:4]))} from token {tokens:,} on"
-        )
-    else:
-        cause, said = (
-            "other",
-            f"the reply to turn {earlier.turn} does not stand in the prompt as it was stored",
-        )
+    why = reply_explanation(compared, reply, chars, owner, tokens) if causes else None
     return Divergence(
         stored_turn=earlier.turn,
         tokens=tokens,
@@ -207,15 +198,18 @@ def reply_divergence(
         region=owner.region,
         message=message_ref(owner),
         rendered_index=owner.rendered_index,
-        cause=cause if causes else None,
-        confirmed=causes and alike,
+        cause=why.cause if why else None,
+        confirmed=why.confirmed if why else False,
         line=owner.line,
         stored=text[chars : chars + EXCERPT],
         prompt=prompt.text[chars : chars + EXCERPT],
+        remedy=next(iter(why.remedies), None) if why else None,
         block=tokens // block_size,
         before=prompt.text[max(0, chars - BEFORE) : chars],
         was=Place("message", MessageRef(len(earlier.client.messages), "assistant", None), None),
-        evidence=said if causes else None,
+        evidence=why.evidence if why else None,
+        remedies=why.remedies if why else (),
+        chain=why.chain if why else (),
         stored_ids=tuple(map(int, was)) if alike else (),
         prompt_ids=tuple(map(int, now)) if alike else (),
     )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .causes import Cause, Link, Pair, chain, explain
-from .divergence import Comparison
 from .policies.base import Policy
 from .report import ChainLink, Remedy, message_ref
 from .tokens import IncrementalEncoder, common_prefix_ids
 
 if TYPE_CHECKING:
+    from .divergence import Comparison
     from .tokens import Ids
 
 

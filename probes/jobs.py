@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 from .caches.storage import Store
+from .calibration import Calibration
 from .errors import InputError
 from .models import ReplayModel
 from .policies import parse_policy
 from .pools import mapped
+from .prefilling import Prefilling
 from .replay import Replay
 from .report import ReplayReport
 from .transcripts import open_transcript
@@ -29,6 +31,7 @@ class Settings:
         causes: look for the cause of each divergence.
         store: whether replies are stored behind their prompts.
         prefill_rate: tokens per second, for predicted seconds; None for none.
+        calibration: what to predict seconds from where no rate is given; None for none.
     """
 
     transcript: str
@@ -38,6 +41,7 @@ class Settings:
     causes: bool = True
     store: Store = "prompt"
     prefill_rate: float | None = None
+    calibration: Calibration | None = None
 
 
 def replay_in_processes(
@@ -88,7 +92,7 @@ def _replay(settings: Settings, model: ReplayModel, policies: Sequence[str]) -> 
         block_size=settings.block_size,
         capacity_bytes=settings.capacity_bytes,
         store=settings.store,
-        prefill_rate=settings.prefill_rate,
+        prefilling=Prefilling(rate=settings.prefill_rate, calibration=settings.calibration),
         causes=settings.causes,
     )
     error: str | None = None

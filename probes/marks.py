@@ -9,12 +9,13 @@ from .caches.base import Marks
 from .errors import RenderError
 from .generation_prompt import suffix
 from .tokens import common_prefix, common_prefix_ids
+from .user_header import user_header
 
 if TYPE_CHECKING:
     from .caches.layers import Layers
     from .conversation import Request
     from .divergence import Prompt
-    from .tokens import IncrementalEncoder
+    from .tokens import Ids, IncrementalEncoder
 
 _THINK = "<think>"
 
@@ -23,7 +24,7 @@ class MarkReader:
     """Finds the marks of one policy's prompts.
 
     Where all layers can be cut, no cache takes account of positions, and none is looked for. Else that costs
-    up to three renders for each prompt. Of the user messages only the last one's start is found.
+    up to three renders for each prompt, and a few short ones for each set of chat-template kwargs.
 
     Args:
         encoder: what encodes the prompts; it is left as it is.
@@ -33,7 +34,7 @@ class MarkReader:
     def __init__(self, encoder: IncrementalEncoder, layers: Layers) -> None:
         self._encoder = encoder
         self._layers = layers
-        self._persists: dict[str, bool] = {}
+        self._probed: dict[str, tuple[bool, Ids]] = {}
 
     def read(self, prompt: Prompt, *, replied: bool = False) -> Marks:
         """Return a prompt's marks.
@@ -53,6 +54,7 @@ class MarkReader:
         think = prompt.text.rfind(_THINK, len(body))
         last = max((at for at, role in enumerate(roles) if role == "user"), default=0)
         start = self._shared(prompt, prompt.rendered.replace(messages=messages[:last])) if last else 0
+        persists, header = self._probe(prompt)
         leading = next((at for at, role in enumerate(roles) if role not in ("system", "developer")), 0)
         system = 0
         if leading:
@@ -61,11 +63,12 @@ class MarkReader:
         return Marks(
             prompt_tokens=length,
             generation_prompt=generation,
-            persists=self._persisting(prompt),
+            persists=persists,
             system_end=system,
             think_start=self._tokens(prompt, think) if think >= 0 else None,
             ends_in_user=ends_in_user,
-            user_starts=(start,) if start else (),
+            user_start=start,
+            user_headers=occurrences(header, prompt.ids),
         )
 
     def _shared(self, prompt: Prompt, beginning: Request) -> int:
@@ -82,10 +85,21 @@ class MarkReader:
         """Return how many of a prompt's tokens stand before a character of it."""
         return common_prefix_ids(self._encoder.fork().encode(prompt.text[:chars]), prompt.ids)
 
-    def _persisting(self, prompt: Prompt) -> bool:
-        """Tell whether history has the generation prompt, from a probe for each set of kwargs."""
-        kwargs = prompt.rendered.kwargs
+    def _probe(self, prompt: Prompt) -> tuple[bool, Ids]:
+        """Tell whether history has the generation prompt, and what opens a user turn, for a set of kwargs."""
+        kwargs, now = prompt.rendered.kwargs, prompt.rendered.now
         key = json.dumps(kwargs, sort_keys=True, default=repr)
-        if key not in self._persists:
-            self._persists[key] = bool(suffix(prompt.template, kwargs, prompt.rendered.now).persists)
-        return self._persists[key]
+        if key not in self._probed:
+            header = self._encoder.fork().encode(user_header(prompt.template, kwargs, now))
+            self._probed[key] = bool(suffix(prompt.template, kwargs, now).persists), header
+        return self._probed[key]
+
+
+def occurrences(header: Ids, ids: Ids) -> tuple[int, ...]:
+    """Return where token ids stand within others, rising; nowhere where there are none."""
+    import numpy as np
+
+    if not len(header) or len(header) > len(ids):
+        return ()
+    windows = np.lib.stride_tricks.sliding_window_view(ids, len(header))
+    return tuple(np.flatnonzero((windows == header).all(axis=1)).tolist())

@@ -1,6 +1,6 @@
 """The capability probe: what a template does with system turns that are not first, at every placement.
 
-How a verdict is reached: docs/json.md, section "probe". Everything is rendered, nothing is guessed from the
+How a verdict is reached: docs/probe.md. Everything is rendered, nothing is guessed from the
 source; prompts that several placements share are rendered once.
 """
 
@@ -24,6 +24,7 @@ from .placements import (
     Case,
     Conversation,
     Follows,
+    MovedTo,
     Preceding,
     Shape,
     SystemRole,
@@ -53,6 +54,7 @@ class PlacementReport:
         error: what the template raised, or why there is no verdict.
         line: template line that raised or wrote it, or the `if` that was not taken; None where unknown.
         profile: what the template got besides the messages.
+        moved_to: where a moved run is written; None for other verdicts.
     """
 
     preceding: Preceding
@@ -67,6 +69,7 @@ class PlacementReport:
     error: str | None = None
     line: int | None = None
     profile: Profile = "transformers"
+    moved_to: MovedTo | None = None
 
     @property
     def pair(self) -> str:
@@ -185,7 +188,17 @@ def examine(prompts: Prompts, case: Case) -> PlacementReport:
         offset = min(found.offset, len(prompt) - 1)
         line = prompts.line_at(case.conversation, case.tools, offset, prompted=case.prompted)
     moves = None if found.verdict == "in-place" else _successor_moves(prompts, case, before)
-    return _report(case, found.verdict, successor_moves=moves, line=line)
+    moved_to = _moved_to(prompt, case, found.offset) if found.verdict == "moved" else None
+    return _report(case, found.verdict, successor_moves=moves, line=line, moved_to=moved_to)
+
+
+def _moved_to(prompt: str, case: Case, offset: int | None) -> MovedTo | None:
+    if offset is None:
+        return None
+    if any(offset < place for place in occurrences(prompt, TEXTS["user"])[:1]):
+        return "front"
+    after = occurrences(prompt, TEXTS[case.successor]) if case.successor else []
+    return "later" if after and offset > after[-1] else "earlier"
 
 
 def _successor_moves(prompts: Prompts, case: Case, before: str) -> bool | None:

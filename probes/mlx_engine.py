@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 CHUNK = 512
 
 
+class OutOfTime(Exception):
+    """A prefill was given up between two chunks, because its deadline had passed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prefill:
     """One prompt's prefill.
@@ -176,6 +180,7 @@ class MLXEngine:
         chunk: int = CHUNK,
         spans: Sequence[Span] | None = None,
         output: Ids | None = None,
+        deadline: float | None = None,
     ) -> Prefill:
         """Put blocks back, run the model over the rest of a prompt, and cut the new blocks out.
 
@@ -192,8 +197,10 @@ class MLXEngine:
                 token, a chunk ends at each of their snapshots, and what cannot be cut is kept for those
                 positions only. None for the full blocks that were not restored, with snapshots.
             output: tokens after the prompt that are stored with it, shape `(m,)`.
+            deadline: time of `time.monotonic` after which no further chunk runs; None for no limit.
 
         Raises:
+            OutOfTime: the deadline passed before the end.
             InputError: the prompt is empty, or has ids that the model does not know.
             ValueError: `reused` is not between 0 and what the blocks and the prompt have, the blocks do not
                 hold all that is needed to go on there, or a span ends behind the sequence.
@@ -214,7 +221,7 @@ class MLXEngine:
         if spans and spans[-1].end > len(whole):
             raise ValueError(f"a span ends at {spans[-1].end}, behind the {len(whole)} tokens there are")
         if not self._warm:
-            self._run(ids[:chunk], self._new_state(), 0, chunk)
+            self._run(ids[:chunk], self._new_state(), 0, chunk, deadline=deadline)
             self._warm = True
 
         mx.reset_peak_memory()
@@ -223,12 +230,12 @@ class MLXEngine:
         state.restore(restored, reused)
         ready = time.perf_counter()
         recorder = Recorder(state, reused, spans)
-        logits = self._run(ids, state, reused, chunk, recorder)
+        logits = self._run(ids, state, reused, chunk, recorder, deadline)
         seconds = time.perf_counter() - ready - recorder.seconds
         output_seconds = 0.0
         if len(whole) > len(ids):
             resumed, copying = time.perf_counter(), recorder.seconds
-            self._run(whole, state, len(ids), chunk, recorder)
+            self._run(whole, state, len(ids), chunk, recorder, deadline)
             output_seconds = time.perf_counter() - resumed - (recorder.seconds - copying)
         payloads = recorder.blocks()
         return Prefill(
@@ -307,7 +314,13 @@ class MLXEngine:
         ]
 
     def _run(
-        self, ids: Ids, state: ModelState, start: int, chunk: int, recorder: Recorder | None = None
+        self,
+        ids: Ids,
+        state: ModelState,
+        start: int,
+        chunk: int,
+        recorder: Recorder | None = None,
+        deadline: float | None = None,
     ) -> npt.NDArray[np.float32]:
         """Run the model over `ids[start:]` and return the last position's logits, float32, `(vocabulary,)`.
 
@@ -319,6 +332,8 @@ class MLXEngine:
         stops = set(recorder.stops if recorder else ())
         last = len(ids) - 1
         for begin, end in _chunks(start, last, chunk, sorted(stops)):
+            if deadline is not None and time.monotonic() > deadline:
+                raise OutOfTime
             self._model(mx.array(ids[begin:end])[None], cache=state.caches)
             mx.eval(state.arrays())
             mx.clear_cache()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..fixtures import DEFAULT_MODEL
 from .bundled import bundled_model
 from .caches.footprint import Footprint, footprint
+from .calibration import CalibratedModel, identified
 from .errors import InputError, UsageError
 from .hub import is_hub_id, snapshot
 from .report import ModelInfo
@@ -56,9 +57,14 @@ class ReplayModel:
         """The engine that is used unless a person asks for the other one."""
         if self.kind == "bundled":
             return "mlx"
-        if self.kind == "template" or not self.weights or self.weights >= SMALL_WEIGHTS:
+        if self.kind == "template" or not self.weights or self.is_large:
             return "tokens"
         return "mlx"
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the weights are so large that a person has to ask for the engine that runs them."""
+        return self.weights is not None and self.weights >= SMALL_WEIGHTS
 
     @property
     def footprint(self) -> Footprint:
@@ -71,8 +77,22 @@ class ReplayModel:
         """Bytes of K and V per token, predicted from config.json; None where that does not say."""
         return self.footprint.bytes_per_token
 
-    def load_engine(self) -> MLXEngine:
+    def identity(self, kv_bits: int | None = None) -> CalibratedModel | None:
+        """Return what a calibration knows the model by; None for a bare template.
+
+        Args:
+            kv_bits: as of `load_engine`.
+        """
+        if self.kind == "template" or not (self.directory / "config.json").is_file():
+            return None
+        return identified(self.directory, self.source, kv_bits)
+
+    def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = 64) -> MLXEngine:
         """Load the weights, after downloading what is missing of a model of the hub.
+
+        Args:
+            kv_bits: quantise K and V of full attention to so many bits; None for no such thing.
+            kv_group_size: numbers that share a scale.
 
         Raises:
             InputError: they cannot be had or loaded, or the architecture cannot be replayed.
@@ -80,7 +100,12 @@ class ReplayModel:
         from .mlx_engine import MLXEngine
 
         directory = snapshot(self.source) if self.kind == "hub" else self.directory
-        return MLXEngine.load(directory, random_weights=self.weights is None)
+        return MLXEngine.load(
+            directory,
+            random_weights=self.weights is None,
+            kv_bits=kv_bits,
+            kv_group_size=kv_group_size,
+        )
 
     def info(self, engine: MLXEngine | None) -> ModelInfo:
         """Describe the model for a report."""

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from .findings import Finding, Severity, finding
 from .mid_system import PlacementReport
-from .placements import in_words, listed
+from .placements import destination, in_words, listed
 from .server_detection import ServerReport
 from .verdicts import Verdict, worse
 
 _RULES: dict[Verdict, tuple[str, str]] = {
     "raises": ("system-raises", "a later system turn raises"),
     "dropped": ("system-dropped", "a later system turn is left out"),
-    "moved": ("system-moved", "a later system turn is written at another place"),
+    "moved": ("system-moved", "a later system turn is written {where}, not where it stands,"),
     "duplicated": ("system-duplicated", "a later system turn is written more than once"),
     "unstable": (
         "system-unstable",
@@ -26,10 +26,10 @@ _RULES: dict[Verdict, tuple[str, str]] = {
 T = TypeVar("T")
 
 #: What a verdict does to the turn, for sentences.
-DOES: dict[Verdict, str] = {
+_DOES: dict[Verdict, str] = {
     "in-place": "writes it in place",
     "unstable": "writes it in place and changes the prompt before it",
-    "moved": "writes it at another place",
+    "moved": "writes it {where}",
     "duplicated": "writes it more than once",
     "dropped": "leaves it out",
     "raises": "raises an error",
@@ -64,8 +64,8 @@ def server_findings(
             ]
             worst = max(spoilt, key=_badness)
             message = (
-                f"{server.name} leaves system turns in place {_pairs(server.false_positives)}, "
-                f"where the template {DOES[worst.verdict]}"
+                f"{server.policy} takes the template to write a system turn in place, "
+                f"yet {_pairs(server.false_positives)} the template {_does(worst)}"
             )
             severity: Severity = "error" if worst.verdict in ("raises", "dropped") else "warning"
             yield finding(
@@ -73,14 +73,15 @@ def server_findings(
             )
         if server.false_negatives and not server.rejected_ids:
             message = (
-                f"{server.name} rewrites system turns {_pairs(server.false_negatives)}, although the "
+                f"{server.policy} rewrites system turns {_pairs(server.false_negatives)}, although the "
                 f"template writes them in place ({server.why})"
             )
             yield finding("probe-false-negative", message, placements=len(server.false_negatives))
     rejecting = [server for server in servers if server.rejected_ids]
     if rejecting:
+        names = listed([server.policy for server in rejecting])
         message = (
-            f"the probe of {listed([server.name for server in rejecting])} fails because of its own call id "
+            f"the probe of {names} fails because of its own call id "
             f"{rejecting[0].rejected_ids[0]}; with nine letters and digits it passes"
         )
         yield finding("call-id-rejected", message)
@@ -103,7 +104,8 @@ def _by_verdict(rows: Sequence[PlacementReport], suffix: str) -> Iterator[Findin
         found = [row for row in rows if row.verdict == verdict]
         if not found:
             continue
-        message = f"{what} {where_text(found)}{suffix}"
+        where = destination(row.moved_to for row in found)
+        message = f"{what.format(where=where)} {where_text(found)}{suffix}"
         error = _most_common(row.error for row in found)
         if error:
             message += f": {error}"
@@ -129,7 +131,7 @@ def _tool_boundary(system: Sequence[PlacementReport]) -> Iterator[Finding]:
         worst = max(spoilt, key=_badness)
         message = (
             "after a user turn the template writes a system turn in place, "
-            f"after a tool result it {DOES[worst.verdict]}"
+            f"after a tool result it {_does(worst)}"
         )
         yield finding("tool-boundary-only", message, line=worst.line, placements=len(spoilt))
 
@@ -142,9 +144,7 @@ def _developer(usual: Sequence[PlacementReport]) -> Iterator[Finding]:
     ]
     if spoilt:
         worst = max(spoilt, key=_badness)
-        message = (
-            f"a later developer turn: the template {DOES[worst.verdict]}, where a system turn fares better"
-        )
+        message = f"a later developer turn: the template {_does(worst)}, where a system turn fares better"
         if worst.error:
             message += f": {worst.error}"
         yield finding("developer-role", message, line=worst.line, placements=len(spoilt))
@@ -159,6 +159,10 @@ def _variants(placements: Sequence[PlacementReport]) -> dict[str, list[Placement
             suffix = f" with {setting}" if setting else " where messages are passed on as given"
             groups.setdefault(suffix, []).append(row)
     return groups
+
+
+def _does(row: PlacementReport) -> str:
+    return _DOES[row.verdict].format(where=destination([row.moved_to]))
 
 
 def _json(value: object) -> str:

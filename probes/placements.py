@@ -16,6 +16,9 @@ Preceding = Literal["user", "tool", "assistant"]
 Follows = Literal["tail", "between", "before-user", "before-tool"]
 Shape = Literal["plain", "two-in-a-row", "two-runs", "between-results", "parallel-calls", "two-leading"]
 SystemRole = Literal["system", "developer"]
+#: Where a moved run is written: before the first user turn, elsewhere before the message that it followed,
+#: or behind the message that followed it.
+MovedTo = Literal["front", "earlier", "later"]
 
 #: Names of messages, in order.
 Conversation = tuple[str, ...]
@@ -233,6 +236,19 @@ def in_words(places: Iterable[tuple[str, str]], every_end: Iterable[str] = _EVER
         )
         groups.setdefault(qualifier, []).append(_AFTER[preceding])
     return listed([f"{listed(afters)}{qualifier}" for qualifier, afters in groups.items()])
+
+
+_DESTINATIONS: dict[MovedTo, str] = {
+    "front": "in the first system block at the front",
+    "earlier": "further up",
+    "later": "further down",
+}
+
+
+def destination(found: Iterable[MovedTo | None]) -> str:
+    """Say where moved runs are written, such as `further up`."""
+    places = {place for place in found if place is not None}
+    return " or ".join(text for place, text in _DESTINATIONS.items() if place in places) or "at another place"
 
 
 def listed(items: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from jinja2 import Template, nodes
 from jinja2.utils import Namespace
 
+from . import continuation
 from .errors import RenderError, RenderLimit
 from .jinja import clock, environment
 
@@ -29,8 +30,6 @@ REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 _LONGEST_MESSAGE = 100_000
 #: Levels of a syntax tree; a deeper one cannot be compiled within Python's default recursion limit.
 _MOST_LEVELS = 400
-_FLAG = "add_generation_prompt"
-_CONTINUE = "TPLAUDIT_CONTINUATION_MARK "  # as long as transformers' own
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,10 @@ def render_and_locate(template: Template, job: Job, most: int, text: str | None)
             if text is not None and text in chunk:
                 line, text = _line(template, chunks), None
         prompt = "".join(parts)
-        return _cut_at_continuation(prompt, job) if job.continue_final_message else prompt, line
+        if job.continue_final_message:
+            last = _as_passed(job.messages[-1], job.profile)
+            prompt = continuation.cut(prompt, last, _continued_field(job))
+        return prompt, line
 
 
 class _Asked:
@@ -181,7 +183,7 @@ class _Asked:
 def render_with_body(template: Template, job: Job, most: int) -> tuple[str, int]:
     """Render a conversation with its generation prompt, and tell the length of what comes before that.
 
-    Only for templates of which `generation_prompt_ends` is true.
+    Only for templates of which `prompt_end.generation_prompt_ends` is true.
 
     Raises:
         RenderError: as `render`.
@@ -196,55 +198,6 @@ def render_with_body(template: Template, job: Job, most: int) -> tuple[str, int]
             if size > most:
                 raise RenderLimit(f"the template wrote more than {most:,} characters")
     return "".join(parts), sum(map(len, parts[: asked.chunks]))
-
-
-def generation_prompt_ends(tree: nodes.Template) -> bool:
-    """Tell whether all that a template does with `add_generation_prompt` is to end with an `if` of it.
-
-    Then the prompt without it is what was written before the template asked.
-    """
-    names = list(tree.find_all(nodes.Name))
-    if any(name.name == _FLAG and name.ctx != "load" for name in names):
-        return False
-    body = list(tree.body)
-    first = next((at for at, node in enumerate(body) if _names_flag(node)), len(body))
-    return all(
-        isinstance(node, nodes.If)
-        and not node.elif_
-        and not node.else_
-        and _ends_with_flag(node.test)
-        and not any(map(_names_flag, node.body))
-        for node in body[first:]
-    )
-
-
-def _ends_with_flag(test: nodes.Node) -> bool:
-    """Tell whether a test is false where the flag is, and takes no more from the flag than its truth."""
-    operands = list(_operands(test))
-    others = [each for each in operands if not _is_flag(each)]
-    return len(others) < len(operands) and not any(
-        _names_flag(each) for each in others if not _is_defined(each)
-    )
-
-
-def _operands(test: nodes.Node) -> Iterator[nodes.Node]:
-    if isinstance(test, nodes.And):
-        yield from _operands(test.left)
-        yield from _operands(test.right)
-    else:
-        yield test
-
-
-def _is_flag(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Name) and node.name == _FLAG
-
-
-def _is_defined(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Test) and node.name == "defined" and _is_flag(node.node)
-
-
-def _names_flag(node: nodes.Node) -> bool:
-    return _is_flag(node) or any(map(_is_flag, node.find_all(nodes.Name)))
 
 
 def chunk_at(template: Template, job: Job, offset: int) -> Chunk:
@@ -300,7 +253,8 @@ def _variables(job: Job) -> tuple[dict[str, Any], dict[int, int]]:
     messages = [_as_passed(message, job.profile) for message in job.messages]
     fixed = {"dict": dict, "namespace": Namespace} if job.profile == "raw" else {}
     if job.continue_final_message:
-        _mark_continuation(messages[-1], _continued_field(job))
+        field = _continued_field(job)
+        continuation.mark(messages[-1], field, REASONING_KEYS if field in REASONING_KEYS else (field,))
     tools = None if job.tools is None else [plain(tool) for tool in job.tools]
     ids = {id(message): index for index, message in enumerate(messages)}
     ids |= {id(tool): -1 - index for index, tool in enumerate(tools or ())}
@@ -350,41 +304,6 @@ def plain(value: Any) -> Any:
 
 def _continued_field(job: Job) -> str:
     return job.continue_final_message if isinstance(job.continue_final_message, str) else "content"
-
-
-def _mark_continuation(message: dict[str, Any], field: str) -> None:
-    """Mark the end of a message's field; of reasoning under each name, since a template reads one of them."""
-    value = message.get(field)
-    if isinstance(value, list):
-        part = _last_text_part(value)
-        part["text"] = part["text"] + _CONTINUE
-    elif isinstance(value, str):
-        for key in REASONING_KEYS if field in REASONING_KEYS else (field,):
-            if message.get(key) == value:
-                message[key] = value + _CONTINUE
-    else:
-        raise _nothing_to_continue(field)
-
-
-def _last_text_part(parts: Sequence[Any]) -> Any:
-    for part in reversed(parts):
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
-            return part
-    raise _nothing_to_continue("content")
-
-
-def _nothing_to_continue(field: str) -> RenderError:
-    return RenderError("ValueError", f"the last message has no text in {field!r} to continue")
-
-
-def _cut_at_continuation(text: str, job: Job) -> str:
-    """Cut a prompt at the mark, or before the white space that the template trimmed with it."""
-    value = _as_passed(job.messages[-1], job.profile)[_continued_field(job)]
-    last = value if isinstance(value, str) else str(_last_text_part(value)["text"])
-    mark = text.rfind(_CONTINUE.strip())
-    if mark < 0 or last.strip() not in text:
-        raise RenderError("ValueError", "the text of the message to be continued is not in the prompt")
-    return text[:mark] if text.startswith(_CONTINUE, mark) else text[:mark].rstrip()
 
 
 def _line(template: Template, generator: Any) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from .losses import losses
 from .marks import MarkReader
 from .models import ReplayModel
 from .policies.base import Action, Policy, Prepared, render_prepared
+from .prefilling import Prefilling
 from .rendering import Profile
 from .replay_findings import replay_findings
 from .replies import Reply, opens_thinking, reply_of, stores_thinking
@@ -32,18 +34,19 @@ from .report import (
     PolicyReport,
     ReplayReport,
     StoredReply,
-    Timings,
     TurnReport,
     VerifyReport,
-    totals,
 )
 from .sequences import StoredSequences
 from .server_caches import server_cache
 from .summary import summarise
 from .tokens import IncrementalEncoder
+from .totals import totals
 
 if TYPE_CHECKING:
-    from .caches.states import StateBlock
+    from .caches.footprint import Footprint
+    from .caches.states import StateLayout
+    from .cost import CostModel
     from .mlx_engine import MLXEngine, Verification
     from .report import Divergence
     from .sequences import Closest
@@ -62,9 +65,11 @@ class Replay:
         policies: each is replayed against an empty cache of its own.
         block_size: tokens per block of a paged cache; None for the cache of each policy's server.
         engine: the model that computes, or None to count tokens only.
+        layout: what the model's state takes, where no engine tells; None for what its config.json tells.
         capacity_bytes: the most that a cache may hold, or None for no limit.
         store: whether the replies of the transcript are stored behind their prompts.
-        prefill_rate: tokens per second, for predicted seconds where no model computes; None for none.
+        prefilling: what runs or predicts the prefills; None for the engine, where there is one, without a
+            limit.
         verify: compare each prefill from restored blocks with a cold one; needs `engine`.
         causes: look for the cause of each divergence.
     """
@@ -79,7 +84,8 @@ class Replay:
         engine: MLXEngine | None = None,
         capacity_bytes: int | None = None,
         store: Store = "prompt",
-        prefill_rate: float | None = None,
+        prefilling: Prefilling | None = None,
+        layout: Footprint | StateLayout | None = None,
         verify: bool = False,
         causes: bool = True,
     ) -> None:
@@ -88,8 +94,8 @@ class Replay:
         self.engine = engine
         self.capacity_bytes = capacity_bytes
         self.store = store
-        self.prefill_rate = None if engine else prefill_rate
-        kept = engine.layout if engine else model.footprint
+        self.prefilling = prefilling or Prefilling(engine)
+        kept = layout or (engine.layout if engine else model.footprint)
         self.model_kind = kept.kind
         self.bytes_per_token = kept.bytes_per_token
         self.snapshot_bytes = kept.bytes_per_snapshot or 0
@@ -97,6 +103,7 @@ class Replay:
         self.causes = causes
         self._block_size = block_size
         self._without_reasoning: list[int] = []
+        self._sent: list[datetime] = []
         self._runs = [_PolicyRun(policy, self) for policy in policies]
 
     def turns(self) -> Iterator[tuple[TurnReport, ...]]:
@@ -112,6 +119,8 @@ class Replay:
                 if reasoning_lost(previous, request):
                     self._without_reasoning.append(number)
             previous = request
+            if request.sent:
+                self._sent.append(request.sent)
             rendered: list[tuple[Prepared, str, Ids]] = []
             done = [run.turn(number, request, rendered) for run in self._runs]
             for run, turn in zip(self._runs, done, strict=True):
@@ -120,7 +129,9 @@ class Replay:
 
     def report(self, *, complete: bool = True, error: str | None = None) -> ReplayReport:
         """Return the report of the turns that have run."""
-        policies = tuple(run.report() for run in self._runs)
+        hours = self._hours()
+        cost = self.prefilling.cost
+        policies = tuple(run.report(cost, hours) for run in self._runs)
         return ReplayReport(
             schema=SCHEMA,
             tplaudit=__version__,
@@ -131,14 +142,21 @@ class Replay:
             engine="mlx" if self.engine else "tokens",
             policies=policies,
             verify=self._verify_report(),
-            notes=(*self.model.notes, *self._encoder_notes()),
+            notes=(*self.model.notes, *self._encoder_notes(), *self.prefilling.notes),
             complete=complete,
             error=error,
             findings=tuple(
                 finding for policy in policies for finding in replay_findings(policy, self._without_reasoning)
             ),
-            prefill_rate=self.prefill_rate,
+            prefill_rate=self.prefilling.rate,
+            prediction=self.prefilling.prediction(),
+            hours=hours,
         )
+
+    @property
+    def finished(self) -> int:
+        """The number of turns that have run under every policy."""
+        return len(self._runs[-1].turns)
 
     def new_cache(self, policy: Policy) -> PrefixCache:
         """Return an empty cache as a policy's server keeps it."""
@@ -150,6 +168,13 @@ class Replay:
             bytes_per_token=self.bytes_per_token,
             snapshot_bytes=self.snapshot_bytes,
         )
+
+    def _hours(self) -> float | None:
+        """Return the length of the session so far by the transcript's clock; None where there is none."""
+        zoned = {moment.tzinfo is None for moment in self._sent}
+        if len(zoned) != 1:
+            return None  # no time, or some that cannot be compared
+        return (max(self._sent) - min(self._sent)).total_seconds() / 3600 or None
 
     def _encoder_notes(self) -> tuple[str, ...]:
         for run in self._runs:
@@ -207,14 +232,14 @@ class _PolicyRun:
         self._previous = prompt
         return report
 
-    def report(self) -> PolicyReport:
-        """Return the report of the turns so far."""
+    def report(self, cost: CostModel | None, hours: float | None) -> PolicyReport:
+        """Return the report of the turns so far; see `totals` for the arguments."""
         turns = tuple(self.turns)
         counts = self._cache.statistics
         return PolicyReport(
             policy=self.policy.name,
             turns=turns,
-            totals=totals(turns),
+            totals=totals(turns, cost, hours),
             cache=CacheCounts(
                 hits=counts.hits,
                 misses=counts.misses,
@@ -347,25 +372,20 @@ class _PolicyRun:
 
     def _prefill(self, prompt: Prompt, output: Ids, match: Match) -> Cost | None:
         """Compute what the cache does not have, and store the prompt and what follows it."""
-        engine, ids = self._replay.engine, prompt.ids
+        prefilling, ids = self._replay.prefilling, prompt.ids
         marks = self._marks.read(prompt, replied=bool(len(output)))
         sequence = np.concatenate([ids, output]) if len(output) else ids
-        if engine is None:
+        done = None
+        if prefilling.runs:
+            done = prefilling.run(ids, output, match, self._cache.spans(sequence, match, marks))
+        if done is None:
             self._cache.store(sequence, match=match, marks=marks)
-            rate = self._replay.prefill_rate
-            return Cost((len(ids) - match.reused) / rate, "predicted") if rate else None
-        done = engine.prefill(
-            ids,
-            [cast("StateBlock", block.payload) for block in match.blocks],
-            match.reused,
-            spans=self._cache.spans(sequence, match, marks),
-            output=output,
-        )
-        self._cache.store(sequence, done.payloads, match=match, marks=marks)
-        if self._replay.verifications is not None:
-            self._replay.verifications.append(engine.verify(ids, done.logits))
-        timings = Timings(done.restore_seconds, done.store_seconds, done.output_seconds)
-        return Cost(done.seconds, "measured", measured=timings)
+            return prefilling.predicted(len(ids) - match.reused, match.reused)
+        payloads, logits, cost = done
+        self._cache.store(sequence, payloads, match=match, marks=marks)
+        if self._replay.engine and self._replay.verifications is not None:
+            self._replay.verifications.append(self._replay.engine.verify(ids, logits))
+        return cost
 
 
 @dataclass(frozen=True, slots=True)

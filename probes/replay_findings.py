@@ -61,15 +61,22 @@ def _finding(
     )
 
 
+def still_depth(turns: Sequence[TurnReport]) -> list[TurnReport]:
+    """Return the turns whose depth stays within the leading block while prompts grow; none where few do."""
+    found = [turn for turn in turns if turn.avoidable and _in_leading_block(turn)]
+    if len(found) < _FEWEST:
+        return []
+    depths, lengths = [turn.depth or 0 for turn in found], [turn.prompt_tokens or 0 for turn in found]
+    grown = max(lengths) - min(lengths)
+    return found if grown and max(depths) - min(depths) <= _STILL * grown else []
+
+
 def _depth_stays(policy: PolicyReport) -> Iterator[ReplayFinding]:
     """A depth that stays within the leading block while prompts grow: the signature of a hoist."""
-    turns = [turn for turn in policy.turns if turn.avoidable and _in_leading_block(turn)]
-    if len(turns) < _FEWEST:
+    turns = still_depth(policy.turns)
+    if not turns:
         return
     depths, lengths = [turn.depth or 0 for turn in turns], [turn.prompt_tokens or 0 for turn in turns]
-    grown = max(lengths) - min(lengths)
-    if max(depths) - min(depths) > _STILL * grown or not grown:
-        return
     message = (
         f"in {_times(turns)} the shared beginning is {_range(depths)} tokens long, within the first message, "
         f"while the prompts have {_range(lengths)}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GENERATED = "token_ids"
 _OPEN, _CLOSE = "<think>", "</think>"
 #: Caches of servers that leave out replies which think, unless their output was found to be cacheable.
-_CAREFUL = frozenset({"paged", "fusion-mlx"})
+_CAREFUL = frozenset({"paged", "flyto-mlx", "fusion-mlx"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,22 @@ class Reply:
         ids: its token ids, shape `(n,)`.
         source: `generated` for ids of the transcript, `text` for the ids of the text, which can differ from
             those that the model generated.
+        message: the reply as the transcript has it, without generated ids.
+        policy: what put it into chat form.
+        tokenizer: what encodes it.
     """
 
     text: str
     ids: Ids
     source: Literal["generated", "text"]
+    message: Message
+    policy: Policy
+    tokenizer: Tokenizer
+
+    @property
+    def text_ids(self) -> Ids:
+        """The ids of the text, encoded by itself; those of `ids` can differ where they were generated."""
+        return self.ids if self.source == "text" else self.tokenizer.encode(self.text)
 
 
 def reply_of(prompt: Prompt, policy: Policy, tokenizer: Tokenizer) -> Reply | None:
@@ -59,22 +70,24 @@ def reply_of(prompt: Prompt, policy: Policy, tokenizer: Tokenizer) -> Reply | No
     reply = prompt.client.reply
     if reply is None:
         return None
+    message = Message(
+        {key: value for key, value in reply.items() if key != GENERATED}, len(prompt.client.messages)
+    )
     end = tokenizer.special_tokens.get("eos_token") or prompt.template.special_tokens.get("eos_token") or ""
     given = reply.get(GENERATED)
     if isinstance(given, list) and given:
         ids = np.array(given, np.int32)
         if end and np.array_equal(ids[-1:], tokenizer.encode(end)):
             ids = ids[:-1]
-        return Reply(tokenizer.decode(ids), ids, "generated") if len(ids) else None
-    message = Message(
-        {key: value for key, value in reply.items() if key != GENERATED}, len(prompt.client.messages)
-    )
+        if not len(ids):
+            return None
+        return Reply(tokenizer.decode(ids), ids, "generated", message, policy, tokenizer)
     text = _text(prompt, message, policy)
     if text is None:
         return None
     head, found, rest = text.rpartition(end) if end else ("", "", text)
     text = head if found and not rest.strip() else text.rstrip()
-    return Reply(text, tokenizer.encode(text), "text") if text else None
+    return Reply(text, tokenizer.encode(text), "text", message, policy, tokenizer) if text else None
 
 
 def opens_thinking(prompt: Prompt) -> bool:

@@ -6,7 +6,7 @@ key named `seconds` or `measured` depends on the machine; all else is the same a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -189,11 +189,13 @@ class Timings:
         restore: putting the reused state back.
         store: copying out what is stored.
         output: running the stored reply in chunks, less than a server takes to generate it.
+        peak_bytes: the most memory that MLX held meanwhile, weights and all caches included.
     """
 
     restore: float
     store: float
     output: float = 0.0
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,8 @@ class Cost:
     Attributes:
         seconds: wall time of the prefill of the tokens that were not reused.
         kind: whether it was measured or predicted.
-        error: of a prediction, in seconds.
+        error: of a prediction, in seconds: root mean square on measurements that the fit had not seen; None
+            where it is not known.
         measured: what was measured beside it.
     """
 
@@ -290,8 +293,53 @@ class CauseTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class PerHour:
+    """What an hour of the session costs, in seconds (predicted)."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wasted:
+    """The time that avoidable tokens cost.
+
+    What a turn took beyond an append-only one: its seconds, times the part of it that the cost model gives to
+    the difference between `reprefill` tokens behind `reused` and `unavoidable` ones behind the rest. So it is
+    predicted, also where the seconds are measured.
+
+    Attributes:
+        seconds: over all turns.
+        per_hour: the same for each hour of the session; None where the transcript does not tell its length.
+    """
+
+    seconds: float
+    per_hour: PerHour | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What the model did, over the turns that were measured.
+
+    Attributes:
+        turns: how many were.
+        tokens_per_second: their re-prefilled tokens over the seconds of their prefills; None for none.
+        peak_bytes: the most memory that MLX held at any time, weights and all caches included.
+    """
+
+    turns: int
+    tokens_per_second: float | None
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the turns that rendered."""
+    """Sums over the turns that rendered.
+
+    Attributes:
+        seconds: measured and predicted ones together; None where there are none.
+        wasted: the part of it that avoidable tokens cost; None likewise.
+        measured: speed and memory, where a model ran.
+    """
 
     prompt_tokens: int
     reused: int
@@ -300,6 +348,8 @@ class Totals:
     avoidable: int
     seconds: float | None
     causes: Mapping[str, CauseTotal] = field(default_factory=dict)
+    wasted: Wasted | None = None
+    measured: Speed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +451,36 @@ class VerifyReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """What predicted seconds come from.
+
+    Attributes:
+        kind: `rate` as given, `calibration`, or `turns`: those of this replay that were measured.
+        source: what that is, in words.
+        measured: how good it is; None where nothing was measured.
+    """
+
+    kind: Literal["rate", "calibration", "turns"]
+    source: str
+    measured: PredictionQuality | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionQuality:
+    """How good predictions are, by measurements that were left out of the fit.
+
+    Attributes:
+        error: root mean square of the relative errors; None where too little was measured to tell.
+        median_error: their median; None likewise.
+        longest: the longest prompt that was measured, in tokens; longer ones are extrapolated.
+    """
+
+    error: float | None
+    median_error: float | None
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayReport:
     """The whole replay.
 
@@ -410,8 +490,11 @@ class ReplayReport:
         complete: whether it ran to the transcript's end.
         error: why it did not, where it did not.
         notes: what a reader has to know about the numbers.
-        prefill_rate: tokens per second that predicted seconds go by, as given; None where none are.
         findings: patterns over the turns of each policy.
+        prefill_rate: tokens per second that predicted seconds go by, where one was given.
+        prediction: what predicted seconds come from; None where there are none.
+        hours: length of the session by the transcript's timestamps, from the first request that ran to the
+            last; None where it has none.
     """
 
     schema: str
@@ -428,6 +511,8 @@ class ReplayReport:
     error: str | None = None
     findings: tuple[ReplayFinding, ...] = ()
     prefill_rate: float | None = None
+    prediction: Prediction | None = None
+    hours: float | None = None
 
 
 def message_ref(owner: Owner) -> MessageRef | None:
@@ -435,46 +520,6 @@ def message_ref(owner: Owner) -> MessageRef | None:
     if owner.index is None or owner.role is None:
         return None
     return MessageRef(None if owner.index == TOP_LEVEL else owner.index, owner.role, owner.field)
-
-
-def totals(turns: tuple[TurnReport, ...]) -> Totals:
-    """Sum the turns that rendered."""
-
-    def total(name: str) -> int:
-        return sum(getattr(turn, name) or 0 for turn in turns)
-
-    costs = [turn.cost.seconds for turn in turns if turn.cost is not None]
-    causes: dict[str, CauseTotal] = {}
-    for turn in turns:
-        for cause, avoidable in _shares(turn):
-            was = causes.get(cause, CauseTotal(0, 0))
-            causes[cause] = CauseTotal(was.turns + 1, was.avoidable + avoidable)
-    return Totals(
-        prompt_tokens=total("prompt_tokens"),
-        reused=total("reused"),
-        reprefill=total("reprefill"),
-        unavoidable=total("unavoidable"),
-        avoidable=total("avoidable"),
-        seconds=sum(costs) if costs else None,
-        causes=causes,
-    )
-
-
-def _shares(turn: TurnReport) -> Iterator[tuple[str, int]]:
-    """Yield a turn's causes with their shares of its avoidable tokens.
-
-    What was dropped from the cache is the eviction's; the rest is what made the prompts part.
-    """
-    left = turn.avoidable or 0
-    for loss in turn.losses:
-        if loss.cause == "evicted":
-            yield loss.cause, min(left, loss.tokens)
-            left -= min(left, loss.tokens)
-    cause = turn.divergence.cause if turn.divergence else None
-    if cause is None and left and turn.since_previous is not None:
-        cause = turn.since_previous.cause  # an older prompt is closer, and whole
-    if cause is not None:
-        yield cause, left
 
 
 def to_json(report: ReplayReport) -> dict[str, Any]:

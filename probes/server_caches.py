@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .caches import make_cache
 from .caches.omlx import VERSIONS, Version
-from .policies import POLICIES
+from .policies import POLICIES, canonical
 
 if TYPE_CHECKING:
     from .caches.base import PrefixCache
@@ -35,7 +35,7 @@ def server_cache(
         bytes_per_token: as of `make_cache`.
         snapshot_bytes: as of `make_cache`.
     """
-    name, _, options = policy.name.partition(":")
+    name, _, options = canonical(policy.name).partition(":")
     kind = POLICIES.get(name)
     # Other servers' versions have other names.
     given: Version = next((each for each in VERSIONS if f"version={each}" in options.split(",")), "latest")

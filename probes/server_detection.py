@@ -17,13 +17,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 from .conversation import Message, Request
-from .errors import RenderError
 from .mid_system import PlacementReport
-from .placements import TOOLS, in_words
+from .placements import TOOLS, destination, in_words
+from .policies.inline_detection import sglang_test, vllm_test
 from .policies.omlx_probe import CALL_ID, Answer, Probe, judge_probe, probe_messages
 from .policies.relocation import relocate
 from .policies.system_turns import Placement
 from .template import ChatTemplate
+from .verdicts import Verdict
 
 Decision = Literal["inline", "hoist", "note", "raise"]
 
@@ -34,7 +35,6 @@ PAIRS = (
     Placement("tool", "tail"),
     Placement("tool", "between"),
 )
-SENTINEL = "__sglang_inline_system_sentinel__"
 _LEADING_MARKER = "__OMLX_MID_SYSTEM_PROBE_LEADING__"
 #: A call id that strict templates accept, in place of oMLX's.
 _STRICT_CALL_ID = "omlxcall1"
@@ -58,6 +58,7 @@ class ServerReport:
         false_positives: placements that it takes for good and the template spoils.
         false_negatives: placements that it rewrites although the template writes them in place.
         rejected_ids: the call ids of the server's own probe that the template refuses.
+        policy: the policy that does what this server or route does, as `--policy` takes it.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ServerReport:
     false_positives: tuple[str, ...] = ()
     false_negatives: tuple[str, ...] = ()
     rejected_ids: tuple[str, ...] = ()
+    policy: str = ""
 
 
 def examine_servers(
@@ -96,15 +98,14 @@ def examine_servers(
         and not each.kwargs
         and each.profile == "transformers"
     ]
-    return (
+    reports = (
         _omlx("omlx", template, request, matrix),
         _omlx("omlx:pr-1991", template, request, matrix, leading=True),
-        _detecting(
-            "vllm", _vllm(template, request), matrix, "the leading system message, without a separator"
-        ),
-        _detecting("sglang", _sglang(template, request), matrix, "the leading system message"),
+        _detecting("vllm", vllm_test(template), matrix, " without a separator"),
+        _detecting("sglang", sglang_test(template), matrix),
         *(_passing(name, failure, matrix) for name, failure in PASSING.items()),
     )
+    return tuple(dataclasses.replace(each, policy=_POLICIES.get(each.name, each.name)) for each in reports)
 
 
 def _omlx(
@@ -182,11 +183,20 @@ def _reasons(answers: Mapping[Placement, Answer]) -> str:
     return "; ".join(f"{_in_words(found)} {why}" for why, found in places.items())
 
 
+#: What the servers that put system turns in front do with all of them, once there is one that has to go.
+_HOIST = (
+    "all system turns, wherever they stand, are joined into one first message{how}: each new one makes that "
+    "longer, and everything after it is computed again"
+)
 _OMLX_WORDS: dict[Decision, str] = {
     "inline": "it stays where it is",
-    "note": "it becomes a [System note] within the user turn",
-    "hoist": "every system turn moves to the front, so that all after the first block is computed again",
+    "note": "it becomes a [System note] at the end of that user turn",
+    "hoist": _HOIST.format(how=""),
 }
+_OMLX_ELSEWHERE = (
+    "except before a user turn and after an assistant turn, where this server leaves none in place, whatever "
+    "the template can: system turns then become notes in user turns, or are all joined into the first message"
+)
 
 
 def _omlx_consequence(at: Mapping[str, Decision]) -> str:
@@ -194,8 +204,10 @@ def _omlx_consequence(at: Mapping[str, Decision]) -> str:
     for place in PAIRS:
         places.setdefault(at[str(place)], []).append(place)
     if len(places) == 1:
-        return _OMLX_WORDS[next(iter(places))]
-    return "; ".join(f"{_in_words(found)} {_OMLX_WORDS[decision]}" for decision, found in places.items())
+        words = _OMLX_WORDS[next(iter(places))]
+    else:
+        words = "; ".join(f"{_in_words(found)} {_OMLX_WORDS[decision]}" for decision, found in places.items())
+    return f"{words}, {_OMLX_ELSEWHERE}" if set(places) == {"inline"} else words
 
 
 def _in_words(places: Iterable[Placement]) -> str:
@@ -214,42 +226,10 @@ def _relocated(hook: Callable[[list[dict[str, Any]]], Any], otherwise: str) -> s
     return f"the template's own hook moves it {_in_words(moved)}; else {otherwise}"
 
 
-def _vllm(template: ChatTemplate, request: Request) -> Answer:
-    """vLLM: does a second system message render at all?"""
-    roles = ("system", "user", "system", "user")
-    try:
-        _detect(template, request, [{"role": role, "content": "t"} for role in roles])
-    except RenderError as error:
-        return Answer(False, f"[system, user, system, user] raises {error}")
-    return Answer(True, "[system, user, system, user] renders; the text is not looked for")
-
-
-def _sglang(template: ChatTemplate, request: Request) -> Answer:
-    """SGLang: does the text of a second system message come out, anywhere?"""
-    texts = {"system": "t", "user": "t", "system-2": SENTINEL, "user-2": "t"}
-    messages = [{"role": name.split("-")[0], "content": text} for name, text in texts.items()]
-    try:
-        prompt = _detect(template, request, messages)
-    except RenderError as error:
-        return Answer(False, f"[system, user, system, user] raises {error}")
-    if SENTINEL not in prompt:
-        return Answer(False, "the text of the second system message is not in the prompt")
-    return Answer(True, "the text of the second system message is in the prompt; where is not looked at")
-
-
-def _detect(template: ChatTemplate, request: Request, messages: list[dict[str, Any]]) -> str:
-    """Render without tools, kwargs and generation prompt, as both servers do when they start."""
-    return template.render(messages, add_generation_prompt=False, now=request.now)
-
-
-def _detecting(name: str, answer: Answer, matrix: Sequence[PlacementReport], target: str) -> ServerReport:
-    """Report on a server that decides once for all placements."""
+def _detecting(name: str, answer: Answer, matrix: Sequence[PlacementReport], how: str = "") -> ServerReport:
+    """Report on a server that decides once for all placements; `how` it joins system turns otherwise."""
     decides: Decision = "inline" if answer.in_place else "hoist"
-    consequence = (
-        "it stays where it is, whatever the template makes of it"
-        if answer.in_place
-        else f"every system turn moves into {target}, so that all after it is computed again"
-    )
+    consequence = _template_does(matrix) if answer.in_place else _HOIST.format(how=how)
     pairs = [str(place) for place in PAIRS]
     supported = dict.fromkeys(pairs, answer.in_place)
     report = ServerReport(name, supported, decides, dict.fromkeys(pairs, decides), answer.why, consequence)
@@ -265,6 +245,16 @@ PASSING = {
 }
 
 
+#: The policies of servers that are named otherwise here. The ones that ask the template do so on one route.
+_POLICIES = {
+    "omlx:pr-1991": "omlx:leading_shape=on",
+    "vllm": "vllm:route=messages",
+    "sglang": "sglang:route=messages",
+    "vllm:chat-completions": "vllm:route=chat",
+    "llama.cpp": "llama-cpp",
+}
+
+
 def _passing(name: str, failure: str, matrix: Sequence[PlacementReport]) -> ServerReport:
     """Report on a server that asks nothing: what happens is what the matrix says."""
     verdicts = {str(place): {row.verdict for row in matrix if row.pair == str(place)} for place in PAIRS}
@@ -272,26 +262,37 @@ def _passing(name: str, failure: str, matrix: Sequence[PlacementReport]) -> Serv
     at: dict[str, Decision] = {
         pair: "raise" if "raises" in seen else "inline" for pair, seen in verdicts.items()
     }
-    worst = {verdict for seen in verdicts.values() for verdict in seen}
-    words = [
-        text
-        for verdict, text in (
-            ("raises", f"the request fails with {failure}"),
-            ("dropped", "the model never sees it"),
-            ("moved", "the prompt changes at another place, and all from there on is computed again"),
-            ("duplicated", "the model sees it twice"),
-            ("unstable", "earlier parts of the prompt change and are computed again"),
-        )
-        if verdict in worst
-    ]
     return ServerReport(
         name,
         supported,
         _worst(at.values()),
         at,
-        "it passes system turns on to the template",
-        "; ".join(words) or "it stays where it is",
+        "it asks nothing and passes all messages on to the template",
+        _template_does(matrix, f" with {failure}"),
     )
+
+
+_DOES: dict[Verdict, str] = {
+    "raises": "the template raises an error, and the request fails{how}",
+    "dropped": "the template leaves it out: the model never sees it",
+    "moved": "the template writes it {where}, and all from there on is computed again",
+    "duplicated": "the template writes it twice",
+    "unstable": "the template changes what stands before it, which is computed again",
+    "not-evaluated": "what the template does could not be tested",
+}
+
+
+def _template_does(matrix: Sequence[PlacementReport], how: str = "") -> str:
+    """Say what the template does with system turns that reach it in place, and how a request fails then."""
+    every = dict.fromkeys((row.preceding, row.placement) for row in matrix)
+    parts = []
+    for verdict, text in _DOES.items():
+        rows = [row for row in matrix if row.verdict == verdict]
+        found = dict.fromkeys((row.preceding, row.placement) for row in rows)
+        if found:
+            does = text.format(how=how, where=destination(row.moved_to for row in rows))
+            parts.append(does if len(found) == len(every) else f"{in_words(found)} {does}")
+    return "; ".join(parts) or "it stays where it is"
 
 
 def _worst(decisions: Iterable[Decision]) -> Decision:

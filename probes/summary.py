@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .policies.base import Action
+from .replay_findings import still_depth
 from .report import Divergence, TurnReport
 
 
@@ -72,9 +73,12 @@ def _why(parted: Divergence, actions: Sequence[Action]) -> str:
 
 
 def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:
-    """Say how far the shared beginning moves while the prompts grow, where several turns waste something."""
+    """Say how far the shared beginning moves while the prompts grow, where several turns waste something.
+
+    Where it stays within the leading block, a finding says so.
+    """
     wasteful = [turn for turn in turns if turn.avoidable and turn.divergence]
-    if len(wasteful) < 3:
+    if len(wasteful) < 3 or still_depth(turns):
         return None
     depths = [turn.depth or 0 for turn in wasteful]
     lengths = [turn.prompt_tokens or 0 for turn in wasteful]

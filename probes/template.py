@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -12,28 +11,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jinja2 import Template, nodes
-
 from . import bounds
 from .conversation import Request, written_alike
 from .errors import RenderError, RenderLimit
-from .jinja import undeclared_variables
 from .rendering import (
     REASONING_KEYS,
     Chunk,
     Job,
     Limits,
     Profile,
-    as_render_error,
     chunk_at,
-    compile_template,
-    generation_prompt_ends,
-    parse_template,
     render,
     render_and_locate,
     render_with_body,
 )
-from .well_behaved import well_behaved
+from .template_source import TemplateSource
 
 #: Arguments of `apply_chat_template` that do not reach a template when a request has them among its kwargs.
 _NOT_FOR_TEMPLATES = frozenset(
@@ -42,10 +34,6 @@ _NOT_FOR_TEMPLATES = frozenset(
 )
 #: Names that no kwarg may have, since the call of a template takes them.
 _TAKEN = frozenset({"chat_template", "conversation", "conversations", "messages", "self"})
-#: Seconds that the parsing of a template may take.
-_PARSE_SECONDS = 10.0
-#: Longest source text, in characters, that is compiled inside this process.
-_LONGEST_SOURCE = 1_000_000
 #: Seconds from which a render counts as slow; a prompt of 200,000 tokens takes a tenth of one.
 _SLOW_SECONDS = 1.0
 #: Seconds that all slow renders of one template may take together.
@@ -59,73 +47,6 @@ _MOST_INFLATED = 6_000_000
 _REMEMBERED = 4
 
 Result = TypeVar("Result")
-
-
-class TemplateSource:
-    """The source text of one template, parsed and compiled at most once, when first needed."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __reduce__(self) -> tuple[type[TemplateSource], tuple[str]]:
-        """Pickle the text alone: what was made of it is made again where it is needed."""
-        return TemplateSource, (self.text,)
-
-    @cached_property
-    def tree(self) -> nodes.Template:
-        """The syntax tree. Raises RenderError where the source is not valid Jinja, or nested too deeply."""
-        return self._bounded(lambda: parse_template(self.text))
-
-    @cached_property
-    def undeclared(self) -> frozenset[str]:
-        """The variables that the template takes from outside."""
-        return self._analyse(lambda tree: self._bounded(lambda: undeclared_variables(tree)))
-
-    @cached_property
-    def generation_prompt_ends(self) -> bool:
-        """Whether a prompt without its generation prompt can be cut from the one with it."""
-        return self._analyse(generation_prompt_ends)
-
-    @cached_property
-    def prints_time(self) -> bool:
-        """Whether the template may print the time."""
-        return "strftime_now" in self.text
-
-    @cached_property
-    def well_behaved(self) -> bool:
-        """Whether it is rendered inside this process, as it is until it leaves its bounds (bounds.py)."""
-        return len(self.text) <= _LONGEST_SOURCE and self._analyse(well_behaved)
-
-    @cached_property
-    def compiled(self) -> Template:
-        """The compiled template, for well-behaved ones."""
-        return compile_template(self.tree)
-
-    @cached_property
-    def comparisons(self) -> tuple[nodes.Compare, ...]:
-        """All comparisons of the template, in order."""
-        return self._analyse(lambda tree: tuple(tree.find_all(nodes.Compare)))
-
-    @cached_property
-    def sha256(self) -> str:
-        """Hash of the source text, hexadecimal."""
-        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
-
-    def _analyse(self, function: Callable[[nodes.Template], Result]) -> Result:
-        """Ask something of the tree. A tree may be parsed and still be too deep to be walked."""
-        tree = self.tree
-        try:
-            return function(tree)
-        except Exception as error:
-            raise as_render_error(error) from error
-
-    def _bounded(self, function: Callable[[], Result]) -> Result:
-        if not bounds.can_run():
-            return function()
-        try:
-            return bounds.run(function, _PARSE_SECONDS)
-        except bounds.Unbounded:
-            raise RenderLimit("the template is too large") from None
 
 
 @dataclass(frozen=True, slots=True)

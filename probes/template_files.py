@@ -8,6 +8,7 @@ Source: `PreTrainedTokenizerBase.from_pretrained` of huggingface/transformers 5.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,13 @@ from .template import ChatTemplate
 #: What a bare template gets, since it brings no tokens of its own.
 BARE_TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>"}
 _MAX_BYTES = 20_000_000
+#: Endings of files that are meant as templates, even where there is no Jinja in them.
+TEMPLATE_SUFFIXES = (".jinja", ".jinja2", ".j2")
+_JINJA = re.compile(r"\{[{%#]")
+#: What a transcript's first object has one of.
+_OF_TRANSCRIPTS = frozenset(
+    {"messages", "role", "input", "requests", "request", "params", "body", "tools", "now", "dialect"}
+)
 
 
 def load_template(
@@ -60,13 +68,15 @@ def _find(name: str | Path) -> tuple[dict[str, str], dict[str, str], Path | None
     name = str(name)
     fix = "give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file"
     if name == "-":
-        return {"default": _read(sys.stdin.buffer, "-")}, dict(BARE_TOKENS), None, fix
+        return {"default": _template(_read(sys.stdin.buffer, "-"), path)}, dict(BARE_TOKENS), None, fix
     if bundled:
         return *_from_directory(DEFAULT_MODEL), bundled, fix
     if path.is_dir():
         return *_from_directory(path), path, fix
     if path.suffix == ".json":
         config = read_json(path)
+        if "chat_template" not in config:
+            _refuse_transcript(config, path)
         return _from_config(config, path), tokens_of(config), path, fix
     if path.suffix == ".gguf" or _is_gguf(path):
         from .gguf_file import read_gguf
@@ -77,7 +87,27 @@ def _find(name: str | Path) -> tuple[dict[str, str], dict[str, str], Path | None
     if (directory := _from_hub(path, name)) is not None:
         fix = "name the model that it was made from, or download its GGUF file if it has one and give that"
         return *_from_directory(directory), directory, fix
-    return {"default": read_text(path)}, dict(BARE_TOKENS), path, fix
+    return {"default": _template(read_text(path), path)}, dict(BARE_TOKENS), path, fix
+
+
+def _template(text: str, path: Path) -> str:
+    """Return a text that is to be a template. Raises InputError where it plainly is something else."""
+    for part in (text, text.lstrip().partition("\n")[0]):
+        try:
+            _refuse_transcript(json.loads(part.removeprefix("\ufeff")), path)
+        except (ValueError, RecursionError):
+            continue
+    if text.strip() and not _JINJA.search(text) and path.suffix not in TEMPLATE_SUFFIXES:
+        what = "there is no Jinja in it, so it is no chat template"
+        raise InputError(what, where=str(path), fix="give a .jinja file or a model directory")
+    return text
+
+
+def _refuse_transcript(value: Any, path: Path) -> None:
+    first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, dict) and not _OF_TRANSCRIPTS.isdisjoint(first):
+        fix = "give a template here, and the transcript to `tplaudit replay` or `tplaudit render`"
+        raise InputError("this is a transcript, not a chat template", where=str(path), fix=fix)
 
 
 def _is_gguf(path: Path) -> bool:

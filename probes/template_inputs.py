@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from jinja2 import nodes
 
 from .jinja import environment
-from .template import TemplateSource
+from .template_source import TemplateSource
 
 #: What every request gives a template, and the special tokens: no chat-template kwargs.
 GIVEN = frozenset(

@@ -11,8 +11,9 @@ from typing import Any
 from .errors import RenderError
 from .generation_prompt import SWITCHES, generation_prompt
 from .reasoning_history import Form, History, HistoryProbe
-from .template import ChatTemplate, TemplateSource
+from .template import ChatTemplate
 from .template_inputs import compared_texts, first_line, inputs
+from .template_source import TemplateSource
 from .thinking_findings import thinking_findings
 from .thinking_report import (
     HISTORY_VARIABLES,

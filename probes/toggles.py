@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .template import TemplateSource
 from .template_inputs import compared_texts, inputs
+from .template_source import TemplateSource
 
 _SWITCH = re.compile(
     r"think|reason|effort|thought|(?<![a-z])cots?(?![a-z])|"

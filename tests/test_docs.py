@@ -18,7 +18,10 @@ from typing import Any
 import jsonschema
 import pytest
 from tplaudit import fixtures
-from tplaudit.probes import report
+from tplaudit.probes import calibration, report
+from tplaudit.probes.calibrating import calibrate, new_calibration
+from tplaudit.probes.cost import CostModel
+from tplaudit.probes.models import load_model
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -85,6 +88,18 @@ def test_real_output_validates(arguments: list[str]) -> None:
     schema = json.loads((generate.SCHEMAS / "replay-1.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
     assert document["schema"] == report.SCHEMA == schema["title"]
+
+
+def test_a_calibration_validates() -> None:
+    engine = load_model(None).load_engine()
+    identity = load_model(None).identity()
+    *_, last = calibrate(engine, new_calibration(engine, identity), 256, repeats=1)
+    schema = json.loads((generate.SCHEMAS / "calibration-1.json").read_text(encoding="utf-8"))
+    document = calibration.to_json(last.calibration)
+    jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+    assert set(document["seconds"]) == {field.name for field in dataclasses.fields(CostModel)}
+    page = TEXTS[ROOT / "docs" / "calibrate.md"]
+    assert [name for name in [*document, *document["seconds"]] if f"`{name}`" not in page] == []
 
 
 def test_the_schema_refuses_another_document() -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...probes.gate.report import GateReport
-from .gate_words import advice, budget_text
+from .gate_words import advice, advice_for_all, budget_text, facts, is_failure
+from .visible import visible
 
 
 def github_text(reports: Sequence[GateReport]) -> str:
     """Return one workflow command a line."""
-    return "".join(f"{line}\n" for report in reports for line in _commands(report))
+    return visible("".join(f"{line}\n" for report in reports for line in _commands(report)))
 
 
 def _commands(report: GateReport) -> Iterator[str]:
@@ -30,9 +31,11 @@ def _commands(report: GateReport) -> Iterator[str]:
             yield _command(level, f"budget: {budget.name}", budget_text(budget), report.path, None)
     for warning in report.warnings:
         yield _command("warning", "tplaudit", warning, None, None)
-    for note in report.notes:
-        level = "error" if note.startswith("nothing was checked") else "notice"
-        yield _command(level, "tplaudit", note, None, None)
+    together = advice_for_all(report)
+    if together is not None:
+        yield _command("notice", "tplaudit", together, None, None)
+    for fact in facts(report):
+        yield _command("error" if is_failure(fact) else "notice", "tplaudit", fact, None, None)
 
 
 def _command(level: str, title: str, message: str, path: str | None, line: int | None) -> str:

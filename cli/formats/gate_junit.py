@@ -6,11 +6,11 @@ There are no timestamps and times, so that the same input gives the same file.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from ...probes.gate.report import Change, GateReport
-from .gate_words import budget_text
+from .gate_words import advice, advice_for_all, budget_text, facts, headline, is_failure
 
 #: Characters that XML 1.0 cannot hold.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -42,7 +42,12 @@ def _suite(report: GateReport) -> ElementTree.Element:
         changes = found.get(name, [])
         failing = [change for change in changes if not change.accepted]
         if failing:
-            _failure(case, "; ".join(change.message for change in failing), failing[0].rule, _texts(failing))
+            _failure(
+                case,
+                "; ".join(change.message for change in failing),
+                failing[0].rule,
+                _texts(failing, report),
+            )
         elif changes:
             reasons = dict.fromkeys(f"{change.rule}: {change.accepted}" for change in changes)
             ElementTree.SubElement(case, "skipped", message=_legal("; ".join(reasons)))
@@ -53,12 +58,14 @@ def _suite(report: GateReport) -> ElementTree.Element:
             ElementTree.SubElement(case, "skipped", message=_legal(budget.accepted))
         elif not budget.passed:
             _failure(case, budget_text(budget), budget.name, budget_text(budget))
-    unchecked = [note for note in report.notes if note.startswith("nothing was checked")]
+    unchecked = [note for note in report.notes if is_failure(note)]
     if unchecked:
         case = ElementTree.SubElement(
             suite, "testcase", classname="tplaudit.gate", name="something is checked"
         )
         _failure(case, "; ".join(unchecked), "nothing-checked", "\n".join(unchecked))
+    said = ElementTree.SubElement(suite, "system-out")
+    said.text = _legal("\n".join(_said(report)))
     suite.set("tests", str(len(suite.findall("testcase"))))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("errors", "0")
@@ -81,10 +88,25 @@ def _failure(case: ElementTree.Element, message: str, kind: str, text: str) -> N
     failure.text = _legal(text)
 
 
-def _texts(changes: Sequence[Change]) -> str:
-    return "\n\n".join(
-        "\n".join((f"{change.kind} {change.rule}: {change.message}", *change.diff)) for change in changes
-    )
+def _texts(changes: Sequence[Change], report: GateReport) -> str:
+    return "\n\n".join("\n".join(_lines(change, report)) for change in changes)
+
+
+def _lines(change: Change, report: GateReport) -> Iterator[str]:
+    yield f"{change.kind} {change.rule}: {change.message}"
+    yield from change.diff
+    meant = advice(change, report)
+    if meant is not None:
+        yield f"If this is meant: {meant}"
+
+
+def _said(report: GateReport) -> Iterator[str]:
+    yield f"{report.verdict}: {headline(report)}"
+    together = advice_for_all(report)
+    if together is not None:
+        yield together
+    yield from (f"warning: {warning}" for warning in report.warnings)
+    yield from (f"note: {fact}" for fact in facts(report))
 
 
 def _legal(text: str) -> str:

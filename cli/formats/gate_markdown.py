@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from ...probes.gate.report import Change, GateReport
 from ...probes.gate.rules import GATE_RULES
-from .gate_words import advice, compared, headline, limit_text, number
+from .gate_words import advice, advice_for_all, compared, facts, head_text, headline, limit_text, number
+from .visible import visible
 
 _MARKS = {"regressed": "❌ regressed", "changed": "⚠️ changed", "fixed": "✅ fixed", "cosmetic": "💄 cosmetic"}
 
 
 def markdown(reports: Sequence[GateReport]) -> str:
     """Return the Markdown text."""
-    return "\n".join(line for report in reports for line in _report(report)) + "\n"
+    return visible("\n".join(line for report in reports for line in _report(report)) + "\n")
 
 
 def _report(report: GateReport) -> Iterator[str]:
@@ -37,11 +38,16 @@ def _report(report: GateReport) -> Iterator[str]:
         yield "| --- | --- | --- | ---: | ---: | ---: | --- |"
         for each in report.budgets:
             kept = "✅" if each.passed else f"{'☑️ accepted' if each.accepted else '❌'} {_plain(each.reason)}"
-            numbers = (number(each.base), number(each.head), limit_text(each))
+            numbers = (number(each.base), head_text(each), limit_text(each))
             names = (each.name, _plain(each.transcript), _plain(each.policy))
             yield f"| {' | '.join((*names, *numbers, kept))} |"
         yield ""
-    for text in (*report.warnings, *report.notes):
+    together = advice_for_all(report)
+    if together is not None:
+        words, _, options = together.partition(": ")
+        yield f"{words}: {_code(options)}"
+        yield ""
+    for text in (*report.warnings, *facts(report)):
         yield f"> {_plain(text)}."
         yield ""
     yield f"<sub>{compared(report)}, tplaudit {report.tplaudit}</sub>"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...probes.errors import UsageError
+from ..output import check_output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +39,23 @@ class Outputs:
                 write_rich(lambda console: draw(reports, console), path)
             else:
                 write_text(_formatter(name)(reports), path)
+
+    def check(self, inputs: Sequence[str]) -> None:
+        """See before the work whether every file can be written.
+
+        Args:
+            inputs: names of files that are read, and must not be overwritten.
+
+        Raises:
+            UsageError: one cannot be written, or would be written twice.
+        """
+        paths = [path.resolve() for _, path in self.pairs if path is not None]
+        for _, path in self.pairs:
+            check_output(path, inputs, "file")
+            if path is not None and paths.count(path.resolve()) > 1 and not path.is_char_device():
+                raise UsageError(
+                    "two formats cannot share one file", where=str(path), fix="give each a file of its own"
+                )
 
 
 def read_outputs(items: Sequence[str] | None, as_json: bool, output: Path | None) -> Outputs:

@@ -17,7 +17,7 @@ from ...probes.findings import Rule
 from ...probes.gate.budgets import BUDGETS
 from ...probes.gate.report import BudgetResult, Change, GateReport
 from ...probes.gate.rules import GATE_RULES
-from .gate_words import advice, budget_text
+from .gate_words import advice, advice_for_all, budget_text, facts, headline, is_failure
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "tplauditGate/v1"
@@ -42,6 +42,12 @@ def sarif_text(reports: Sequence[GateReport]) -> str:
         },
         "automationDetails": {"id": "tplaudit-gate/"},
         "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "toolExecutionNotifications": [each for report in reports for each in _notifications(report)],
+            }
+        ],
         "results": results,
     }
     return (
@@ -78,8 +84,25 @@ def _results(report: GateReport) -> Iterator[dict[str, Any]]:
         if not budget.passed:
             yield _budget(budget, report)
     for note in report.notes:
-        if note.startswith("nothing was checked"):
+        if is_failure(note):
             yield _result("nothing-checked", f"{note}.", report, None, note, None)
+
+
+def _notifications(report: GateReport) -> Iterator[dict[str, Any]]:
+    """Yield what is no result: the verdict, warnings, and what else a reader has to know."""
+    yield _notification("note", f"{report.verdict}: {headline(report)}.", report)
+    together = advice_for_all(report)
+    if together is not None:
+        yield _notification("note", together, report)
+    for warning in report.warnings:
+        yield _notification("warning", f"{warning}.", report)
+    for fact in facts(report):
+        if not is_failure(fact):
+            yield _notification("note", f"{fact}.", report)
+
+
+def _notification(level: str, text: str, report: GateReport) -> dict[str, Any]:
+    return {"level": level, "message": {"text": f"{report.head.source}: {text}"}}
 
 
 def _change(change: Change, report: GateReport) -> dict[str, Any]:

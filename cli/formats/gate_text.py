@@ -12,7 +12,7 @@ from rich.text import Text
 from ...probes.gate.differences import Kind
 from ...probes.gate.report import Change, GateReport
 from ...probes.gate.rules import GATE_RULES
-from .gate_words import advice, compared, headline, limit_text, number
+from .gate_words import advice, advice_for_all, compared, facts, head_text, headline, limit_text, number
 
 _WORDS: dict[Kind, tuple[str, str]] = {
     "regressed": ("✗ regressed", "red"),
@@ -44,10 +44,13 @@ def _draw(report: GateReport, console: Console) -> None:
         console.print()
         console.print(_budgets(report))
     console.print()
+    together = advice_for_all(report)
+    if together is not None:
+        console.print(escape(together), soft_wrap=True)
     for warning in report.warnings:
         console.print(f"[yellow]! {escape(warning)}[/yellow]", soft_wrap=True)
-    for note in report.notes:
-        console.print(escape(f"Note: {note}."), style="dim", soft_wrap=True)
+    for fact in facts(report):
+        console.print(escape(f"Note: {fact}."), style="dim", soft_wrap=True)
     console.print(escape(f"{compared(report)}."), style="dim", soft_wrap=True)
 
 
@@ -92,7 +95,7 @@ def _budgets(report: GateReport) -> Table:
             each.transcript,
             each.policy,
             number(each.base),
-            number(each.head),
+            head_text(each),
             limit_text(each),
         )
         table.add_row(*map(escape, cells), f"{kept}{escape(reason)}")

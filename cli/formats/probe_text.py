@@ -14,6 +14,7 @@ from rich.table import Table
 from ...probes.findings import SEVERITIES, Finding
 from ...probes.mid_system import PlacementReport
 from ...probes.placement_findings import where_text
+from ...probes.placements import destination
 from ...probes.probe_report import Failure, ProbeReport
 from ...probes.server_detection import PASSING, ServerReport
 from ...probes.verdicts import RANKS, Verdict
@@ -21,24 +22,29 @@ from ...probes.verdicts import RANKS, Verdict
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
     "in-place": ("✓ in place", "green", "written where it stands, and all before it stays as it was"),
     "unstable": ("~ unstable", "yellow", "written where it stands, but something before it changes"),
-    "moved": ("↷ moved", "yellow", "written elsewhere, so that all from there on is computed again"),
+    "moved": (
+        "↷ moved",
+        "yellow",
+        "written {where}, not where it stands, so that all from there on is computed again",
+    ),
     "duplicated": ("² twice", "yellow", "written more than once"),
     "raises": ("✗ error", "red", "the template raises an error, and the request fails"),
     "dropped": ("∅ lost", "red", "left out without a word: the model never sees it"),
     "not-evaluated": (
         "? not tested",
         "dim",
-        "the conversation before it does not render, so nothing is known",
+        "the conversation before it does not render, or not with its texts, so nothing is known",
     ),
 }
 _HEADLINES: dict[Verdict, str] = {
     "in-place": "writes a system turn wherever it stands, and changes nothing before it",
     "unstable": "writes a system turn wherever it stands, but changes what was before it",
-    "moved": "moves a system turn that is not first to another place, where the prompt changes each time",
+    "moved": "moves a system turn that is not first: it writes it {where}, and each new one changes the "
+    "prompt from there on",
     "duplicated": "writes a system turn that is not first more than once",
     "raises": "fails with an error when a system turn is not first",
     "dropped": "loses a system turn that is not first: the model never sees it, and nobody is told",
-    "not-evaluated": "does not render the conversations that were tried",
+    "not-evaluated": "does not render the conversations that were tried, or writes none of their messages",
 }
 _AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
 _LEADING = {None: "", True: ", behind a leading system", False: ", without a leading system"}
@@ -56,9 +62,8 @@ _SHAPES = {
 }
 _DECIDES = {
     "inline": "leaves it in place",
-    "hoist": "moves it to the front",
     "note": "writes it as a note",
-    "raise": "fails",
+    "hoist": "moves it to the front",
 }
 _HISTORY = {
     "keeps": "is kept",
@@ -118,7 +123,7 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
         f"placement  {shown['preceding']}/{shown['placement']}: a {shown['role']} turn "
         f"{_AFTER[shown['preceding']]}",
         f"kwargs     {json.dumps(shown['kwargs'], ensure_ascii=False)}",
-        f"verdict    {verdict}: {_WORDS[verdict][2]}",
+        f"verdict    {verdict}: {_WORDS[verdict][2].format(where=destination([shown['moved_to']]))}",
         f"line       {shown['line'] or 'unknown'}",
     ]
     if shown["error"]:
@@ -150,8 +155,9 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
 
 def _draw_placements(placements: Sequence[PlacementReport], console: Console) -> None:
     rows = _usual(placements, "system")
+    where = destination(row.moved_to for row in rows)
     table = Table(
-        title="A system turn in mid-conversation is …",
+        title="A system turn (a message of role system) in mid-conversation is …",
         title_justify="left",
         title_style="bold",
         pad_edge=False,
@@ -167,16 +173,18 @@ def _draw_placements(placements: Sequence[PlacementReport], console: Console) ->
         table.add_row(label + _LEADING[leading], *(_cell(cell) for cell in cells))
     console.print(table)
     for verdict in (verdict for verdict in _WORDS if any(row.verdict == verdict for row in rows)):
-        console.print(f"  {_word(verdict)}: {_WORDS[verdict][2]}.")
+        console.print(f"  {_word(verdict)}: {_WORDS[verdict][2].format(where=where)}.")
     for line in _exceptions(placements):
         console.print(f"  {line}")
     console.print()
 
 
 def _headline(placements: Sequence[PlacementReport]) -> str:
-    verdicts = {row.verdict for row in _usual(placements, "system")} - {"not-evaluated"} or {"not-evaluated"}
+    rows = _usual(placements, "system")
+    verdicts = {row.verdict for row in rows} - {"not-evaluated"} or {"not-evaluated"}
     if len(verdicts) == 1:
-        return f"This template {_HEADLINES[verdicts.pop()]}."
+        where = destination(row.moved_to for row in rows)
+        return f"This template {_HEADLINES[verdicts.pop()].format(where=where)}."
     return "What this template does with a system turn that is not first depends on where it stands:"
 
 
@@ -202,9 +210,9 @@ def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
     system = {_where(row): row.verdict for row in _usual(placements, "system")}
     developer = [row for row in _usual(placements, "developer") if row.verdict != system[_where(row)]]
     if not developer:
-        yield "A developer turn fares the same."
+        yield "With role developer it is the same."
     for verdict, rows in _grouped(developer).items():
-        yield f"A developer turn is {_word(verdict)} {where_text(rows)}."
+        yield f"With role developer it is {_word(verdict)} {where_text(rows)}."
     differing: dict[tuple[str, Verdict], list[PlacementReport]] = {}
     for row in placements:
         plain = system.get(_where(row))
@@ -227,32 +235,44 @@ def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
 
 
 def _draw_servers(servers: Sequence[ServerReport], console: Console) -> None:
-    table = Table(title="What servers do with it", title_justify="left", title_style="bold", pad_edge=False)
-    for heading in ("server", "does", "that means", "because"):
+    table = Table(
+        title="What servers do with it (named as --policy takes them)",
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+    )
+    for heading in ("server", "does with it", "what that comes to", "because"):
         table.add_column(heading)
     same: dict[tuple[str, str, str], list[str]] = {}
     for server in servers:
-        does = "passes it on" if server.name in PASSING else _DECIDES[server.decides]
-        same.setdefault((does, server.consequence, server.why), []).append(server.name)
+        does = "passes it on" if server.name in PASSING else _does(server)
+        same.setdefault((does, server.consequence, server.why), []).append(server.policy)
     for cells, names in same.items():
-        table.add_row(", ".join(names), *map(escape, cells))
+        table.add_row(escape(", ".join(names)), *map(escape, cells))
     console.print(table)
     console.print()
+
+
+def _does(server: ServerReport) -> str:
+    """Say what a server that asks the template decides, over the placements that it asks about."""
+    return " or ".join(text for decision, text in _DECIDES.items() if decision in server.at.values())
 
 
 def _draw_thinking(report: ProbeReport, console: Console) -> None:
     thinking = report.thinking
     console.print("[bold]Reasoning of earlier turns[/bold]")
-    knob = f"; {thinking.knob.name}={_json(thinking.knob.value)} keeps it" if thinking.knob else ""
+    knob = (
+        f"; the variable {thinking.knob.name}={_json(thinking.knob.value)} keeps it" if thinking.knob else ""
+    )
     console.print(f"  It {_HISTORY[thinking.history]}{escape(knob)}. More: tplaudit thinking.")
     prompt = thinking.generation_prompt
     if prompt.text:
         stays = {
-            True: "and stands before the reply in history as well",
-            False: "and does not stand before the reply in history",
-            None: "whether it stands in history could not be tested",
+            True: "it stands before that reply in later requests as well",
+            False: "in later requests it does not stand before that reply, which is therefore computed again",
+            None: "whether it stands before that reply in later requests could not be tested",
         }[prompt.persists]
-        console.print(f"  A reply begins behind {escape(repr(prompt.text))}, {stays}.")
+        console.print(f"  The model writes its reply behind {escape(repr(prompt.text))}; {stays}.")
     console.print()
 
 

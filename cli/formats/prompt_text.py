@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -29,27 +30,47 @@ def draw_prompt(
         console: where to print.
         full: fold nothing.
     """
-    styled = Text(visible(prompt))
-    for span in spans:
-        styled.stylize(colour_of(span.message), span.start, span.end)
-    if special:
-        pattern = re.compile("|".join(map(re.escape, special)))
-        for match in pattern.finditer(prompt):
-            styled.stylize("reverse", match.start(), match.end())
+    owners = _Styles([(span.start, span.end, colour_of(span.message)) for span in spans])
+    pattern = re.compile("|".join(map(re.escape, special)))
+    tokens = _Styles([(*match.span(), "reverse") for match in pattern.finditer(prompt)] if special else [])
+
+    def part(start: int, end: int) -> Text:
+        text = Text(visible(prompt[start:end]))
+        for styles in (owners, tokens):
+            for first, last, style in styles.within(start, end):
+                text.stylize(style, first - start, last - start)
+        return text
+
     lines = _lines(prompt, spans)
-    for start, end, owners in lines if full else _folded(lines):
-        gutter = ",".join("top" if owner < 0 else str(owner) for owner in owners[:3])
+    for start, end, messages in lines if full else _folded(lines):
+        gutter = ",".join("top" if message < 0 else str(message) for message in messages[:3])
         line = Text().append(f"{gutter:>8} │ ", "dim")
         if end < 0:
             line.append(f"… {-end:,} more lines of this text …", "dim italic")
         elif full or end - start <= _LONGEST + _LEAST:
-            line.append_text(styled[start:end])
+            line.append_text(part(start, end))
         else:
             half = _LONGEST // 2
-            line.append_text(styled[start : start + half])
+            line.append_text(part(start, start + half))
             line.append(f" … {end - start - _LONGEST:,} more characters … ", "dim italic")
-            line.append_text(styled[end - half : end])
+            line.append_text(part(end - half, end))
         console.print(line, soft_wrap=True)
+
+
+class _Styles:
+    """Stretches of a text with a style each, sorted and apart from each other."""
+
+    def __init__(self, stretches: Sequence[tuple[int, int, str]]) -> None:
+        self._stretches = stretches
+        self._ends = [end for _, end, _ in stretches]
+
+    def within(self, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+        """Yield what lies between two offsets, cut off there."""
+        for at in range(bisect_right(self._ends, start), len(self._stretches)):
+            first, last, style = self._stretches[at]
+            if first >= end:
+                return
+            yield max(first, start), min(last, end), style
 
 
 def _lines(prompt: str, spans: Sequence[Span]) -> list[tuple[int, int, tuple[int, ...]]]:

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...probes.llamacpp_engine import EngineComparison
-from ...probes.policies import Action
+from ...probes.policies import POLICIES, Action, canonical
+from ...probes.policies.routes import route_of
 from ...probes.prompt_diff import unified
 from ...probes.render_report import RenderReport
 from ...probes.rendered import Rendered, RenderedTurn
@@ -82,12 +83,35 @@ def _draw_report(report: RenderReport, console: Console, full: bool) -> None:
 
 def _draw_head(report: RenderReport, turn: RenderedTurn, console: Console) -> None:
     request = turn.request
-    tools = f", {len(request.tools)} tools" if request.tools else ""
+    tools = f", {_count(len(request.tools), 'tool')}" if request.tools else ""
     title = f"[bold]Turn {turn.turn} of {escape(report.transcript)}[/bold]"
-    _say(console, f"{title}: {len(request.messages)} messages{tools}; template {escape(report.template)}")
+    _say(
+        console,
+        f"{title}: {_count(len(request.messages), 'message')}{tools}; template {escape(report.template)}",
+    )
     later = [each.message for each in turn.policies[0].system_turns if not each.leading]
     _say(console, f"System turns that are not first: {listed(later, 20) or 'none'}")
+    routes = _routes(turn)
+    if len(routes) == 1:
+        (route,) = routes
+        own = route == route_of(None, request)
+        told = " (that of the request; another one: --policy NAME:route=…)" if own else ""
+        _say(console, f"Route: {route}{told}")
+    elif routes:
+        each = "; ".join(f"{route} for {', '.join(names)}" for route, names in routes.items())
+        _say(console, f"Routes: {escape(each)}")
     console.print()
+
+
+def _routes(turn: RenderedTurn) -> dict[str, list[str]]:
+    """Return the servers' HTTP routes that count, each with the policies for which it does."""
+    routes: dict[str, list[str]] = {}
+    for each in turn.policies:
+        name, _, options = canonical(each.policy).partition(":")
+        if name in POLICIES and "messages" in POLICIES[name].options.get("route", ()):
+            given = dict(item.split("=", 1) for item in options.split(",") if item)
+            routes.setdefault(route_of(given.get("route"), turn.request), []).append(each.policy)
+    return routes
 
 
 def _grouped(policies: Sequence[Rendered], key: Callable[[Rendered], Any]) -> list[list[Rendered]]:
@@ -242,6 +266,10 @@ def _draw_engines(comparison: EngineComparison, console: Console) -> None:
     if comparison.transformers is not None and comparison.llamacpp is not None:
         difference = unified(comparison.transformers, comparison.llamacpp, "transformers", "llama.cpp")
         draw_unified(difference, console)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _number(value: int | None) -> str:

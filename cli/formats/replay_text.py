@@ -17,6 +17,7 @@ from ...probes.report import (
     Totals,
     TurnReport,
 )
+from .durations import duration
 
 #: Characters of each text shown at a divergence point.
 SHOWN = 28
@@ -35,12 +36,14 @@ def draw(report: ReplayReport, console: Console) -> None:
     for policy in report.policies:
         console.print(_turns(report, policy, console.width))
         console.print(escape(policy.summary))
+        if policy.totals.wasted:
+            console.print(escape(_times(policy)))
         console.print()
     if len(report.policies) > 1:
         console.print(_comparison(report))
         console.print()
-    for finding in report.findings:
-        console.print(escape(_finding(finding)), style=STYLES[finding.severity])
+    for same in _alike(report.findings):
+        console.print(escape(_finding(same)), style=STYLES[same[0].severity])
     if report.findings:
         console.print()
     console.print(escape(_provenance(report)), style="dim")
@@ -53,7 +56,7 @@ def draw(report: ReplayReport, console: Console) -> None:
 
 
 def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
-    timed = _timed(report)
+    timed = policy.totals.seconds is not None
     explained = any(turn.divergence and turn.divergence.cause for turn in policy.turns)
     columns = [*_COUNTS, *(["seconds"] if timed else []), *(_WHY if explained else _WHERE)]
     hidden = {name for name, least in _LEAST_WIDTH.items() if width < least}
@@ -67,7 +70,7 @@ def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
         _number(totals.reprefill),
         _number(totals.unavoidable),
         _number(totals.avoidable),
-        *([_seconds(totals.seconds)] if timed else []),
+        *([_seconds(totals.seconds, _predicted(policy.turns))] if timed else []),
         *_share(totals, explained),
     ]
     title = escape(f"policy {policy.policy}")
@@ -93,9 +96,29 @@ def _share(totals: Totals, explained: bool) -> list[str]:
     return [f"{share} of all prompt tokens were avoidable work"]
 
 
-def _timed(report: ReplayReport) -> bool:
-    """Tell whether there are seconds, measured or predicted."""
-    return report.engine == "mlx" or report.prefill_rate is not None
+def _predicted(turns: Sequence[TurnReport]) -> bool:
+    """Tell whether some of the seconds are predicted."""
+    return any(turn.cost is not None and turn.cost.kind == "predicted" for turn in turns)
+
+
+def _times(policy: PolicyReport) -> str:
+    """Say what the prefills took, what of it was waste, and how fast the model was."""
+    totals = policy.totals
+    assert totals.seconds is not None and totals.wasted is not None
+    kind = "predicted" if _predicted(policy.turns) else "measured"
+    if kind == "predicted" and totals.measured:
+        kind = "partly predicted"
+    wasted = totals.wasted
+    hourly = "" if wasted.per_hour is None else f", {duration(wasted.per_hour.seconds)} in each hour of it"
+    said = (
+        f"Prefilling the session takes {duration(totals.seconds)} ({kind}); avoidable are "
+        f"{duration(wasted.seconds)} (predicted){hourly}."
+    )
+    if totals.measured is None:
+        return said
+    speed = totals.measured
+    rate = "" if speed.tokens_per_second is None else f"{speed.tokens_per_second:,.0f} tokens per second; "
+    return f"{said} Measured: {rate}at most {speed.peak_bytes / 1e6:,.0f} MB held, all caches included."
 
 
 def _groups(turns: Sequence[TurnReport]) -> Iterator[list[TurnReport]]:
@@ -124,7 +147,7 @@ def _row(same: Sequence[TurnReport], timed: bool, explained: bool) -> list[str]:
         _number(turn.reprefill),
         _number(turn.unavoidable),
         f"[yellow]{avoidable}[/yellow]" if turn.avoidable else avoidable,
-        *([_seconds(turn.cost.seconds if turn.cost else None)] if timed else []),
+        *([_cost(turn)] if timed else []),
         *map(escape, _why(turn) if explained else [_difference(turn)]),
     ]
 
@@ -144,9 +167,20 @@ def _remedy(remedy: Remedy | None) -> str:
     return f"{remedy.set} ({remedy.tokens:,})" if remedy else ""
 
 
-def _finding(finding: ReplayFinding) -> str:
+def _alike(findings: Sequence[ReplayFinding]) -> list[list[ReplayFinding]]:
+    """Put findings together that say the same of several policies, in the order of the first of each."""
+    groups: dict[tuple[str, str, str], list[ReplayFinding]] = {}
+    for finding in findings:
+        key = (finding.rule, finding.confidence, finding.message)
+        groups.setdefault(key, []).append(finding)
+    return list(groups.values())
+
+
+def _finding(same: Sequence[ReplayFinding]) -> str:
+    finding = same[0]
+    policies = ", ".join(each.policy for each in same)
     likely = "" if finding.confidence == "confirmed" else ", likely"
-    return f"{finding.severity} {finding.rule} ({finding.policy}{likely}): {finding.message}."
+    return f"{finding.severity} {finding.rule} ({policies}{likely}): {finding.message}."
 
 
 def _difference(turn: TurnReport) -> str:
@@ -175,9 +209,10 @@ def _excerpt(text: str) -> str:
 def _comparison(report: ReplayReport) -> Table:
     table = Table(title="all policies", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("policy", no_wrap=True)
-    for name in ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable", "seconds"):
-        if name != "seconds" or _timed(report):
-            table.add_column(name, justify="right", no_wrap=True)
+    timed = any(policy.totals.seconds is not None for policy in report.policies)
+    names = ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable")
+    for name in (*names, *(("seconds", "wasted") if timed else ())):
+        table.add_column(name, justify="right", no_wrap=True)
     for policy in report.policies:
         totals = policy.totals
         table.add_row(
@@ -188,7 +223,7 @@ def _comparison(report: ReplayReport) -> Table:
             _number(totals.reused),
             _number(totals.reprefill),
             f"{_number(totals.avoidable)} ({_percent(totals.avoidable, totals.prompt_tokens)})",
-            *([_seconds(totals.seconds)] if _timed(report) else []),
+            *([_seconds(totals.seconds, _predicted(policy.turns)), _wasted(totals)] if timed else []),
         )
     return table
 
@@ -198,14 +233,43 @@ def _provenance(report: ReplayReport) -> str:
     ran = "No model ran (engine tokens), so no seconds are measured."
     if report.engine == "mlx":
         ran = f"Seconds are measured: {model.architecture} model ({model.weights}; {model.blas} BLAS)."
-    elif report.prefill_rate is not None:
-        ran = (
-            f"No model ran (engine tokens): seconds are predicted from {report.prefill_rate:,g} tokens per "
-            "second, whatever the depth."
-        )
+    if report.prediction is not None:
+        ran = f"{_engine(report)} {_prediction(report)}"
     tokenizer = "the bundled tokenizer" if model.tokenizer == "bundled" else model.tokenizer
     layers = "" if report.cache.layers == "plain" else f", for layers of kind {report.cache.layers}"
     return f"Tokens are counted with {tokenizer}; cache: {_caches(report)}{layers}.{_replies(report)} {ran}"
+
+
+def _engine(report: ReplayReport) -> str:
+    """Say what ran where seconds are predicted."""
+    if report.engine == "tokens":
+        return "No model ran (engine tokens):"
+    model = report.model
+    return f"Seconds are measured: {model.architecture} model ({model.weights}; {model.blas} BLAS). With ~"
+
+
+def _prediction(report: ReplayReport) -> str:
+    """Say what seconds are predicted from, and how good that is."""
+    prediction = report.prediction
+    assert prediction is not None
+    said = f"seconds are predicted from {prediction.source}"
+    quality = prediction.measured
+    if quality is None:
+        return f"{said}."
+    known = "" if quality.error is None else f", with an error of {quality.error:.0%} (root mean square)"
+    lengths = [
+        turn.prompt_tokens or 0
+        for policy in report.policies
+        for turn in policy.turns
+        if turn.cost is not None and turn.cost.kind == "predicted"
+    ]
+    beyond = sum(length > quality.longest for length in lengths)
+    extrapolated = (
+        f" {beyond} of them are extrapolated: nothing longer than {quality.longest:,} tokens was measured."
+        if beyond
+        else ""
+    )
+    return f"{said}{known}.{extrapolated}"
 
 
 def _replies(report: ReplayReport) -> str:
@@ -257,8 +321,16 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+def _seconds(value: float | None, predicted: bool = False) -> str:
+    return "" if value is None else f"{'~' if predicted else ''}{value:.2f}"
+
+
+def _cost(turn: TurnReport) -> str:
+    return _seconds(turn.cost.seconds, turn.cost.kind == "predicted") if turn.cost else ""
+
+
+def _wasted(totals: Totals) -> str:
+    return _seconds(totals.wasted.seconds, True) if totals.wasted else ""
 
 
 def _percent(part: int, whole: int) -> str:

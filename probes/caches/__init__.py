@@ -113,11 +113,31 @@ def _paged(settings: Settings) -> PrefixCache:
     )
 
 
+def _flyto(settings: Settings) -> PrefixCache:
+    return _forked(settings, 256)
+
+
 def _fusion(settings: Settings) -> PrefixCache:
     from .hashes import FUSION_ROOT, recipe
 
-    size = settings.block_size or (2048 if settings.layers.recurrent else 64)
-    return _blocks(settings, size, named=recipe(root=FUSION_ROOT))
+    return _forked(settings, 64, named=recipe(root=FUSION_ROOT))
+
+
+def _forked(settings: Settings, size: int, *, named: Recipe | None = None) -> PrefixCache:
+    """Return the cache of a server that took over oMLX's as it was before September 2026."""
+    from . import omlx
+
+    return omlx.paged(
+        settings.layers,
+        "0.5.3",
+        size=settings.block_size,
+        default_size=size,
+        named=named,
+        capacity_bytes=settings.capacity_bytes,
+        bytes_per_token=settings.bytes_per_token,
+        snapshot_bytes=settings.snapshot_bytes,
+        kind=settings.name,
+    )
 
 
 def _rapid_paged(settings: Settings) -> PrefixCache:
@@ -178,7 +198,7 @@ def _blocks(settings: Settings, size: int, *, named: Recipe, whole: Whole | None
         bytes_per_token=settings.bytes_per_token,
         snapshot_bytes=settings.snapshot_bytes,
         sliceable=settings.layers.sliceable,
-        whole=whole or (None if settings.layers.sliceable else "prefill"),
+        whole=whole,
         kind=settings.name,
     )
 
@@ -196,14 +216,16 @@ def _plain(settings: Settings) -> Settings:
 
 _CACHES: dict[str, Callable[[Settings], PrefixCache]] = {
     "paged": _paged,
+    "flyto-mlx": _flyto,
     "fusion-mlx": _fusion,
     "mlx-lm": _entries("mlx_lm", "MlxLmCache"),
-    "rapid-mlx": _entries("memory", "RapidMlxCache"),
+    "rapid-mlx": _entries("rapid_mlx", "RapidMlxCache"),
     "rapid-mlx:paged": _rapid_paged,
-    "vllm-mlx": _entries("memory", "VllmMlxCache"),
+    "vllm-mlx": _entries("vllm_mlx", "VllmMlxCache"),
     "vllm-mlx:paged": _vllm_mlx_paged,
-    "vllm-mlx:legacy": _entries("memory", "VllmMlxLegacyCache"),
+    "vllm-mlx:legacy": _entries("vllm_mlx", "VllmMlxLegacyCache"),
     "mlx-vlm": _mlx_vlm,
+    "mtplx": _entries("mtplx", "MtplxCache"),
     "llama.cpp": _entries("llama_cpp", "LlamaCppCache"),
     "vllm": _vllm,
     "sglang": _entries("trees", "SglangCache"),

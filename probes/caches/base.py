@@ -95,7 +95,9 @@ class Marks:
             turn; 0 where it has none.
         think_start: the think mark that opens the reply, where the prompt ends with one.
         ends_in_user: whether the last message is a user turn.
-        user_starts: where the user messages start, rising.
+        user_start: where the last user message starts; 0 where none is found.
+        user_headers: where the text stands with which the template opens a user turn, rising; tool results
+            that it writes as user turns have it too.
     """
 
     prompt_tokens: int | None = None
@@ -104,7 +106,8 @@ class Marks:
     system_end: int = 0
     think_start: int | None = None
     ends_in_user: bool = True
-    user_starts: tuple[int, ...] = ()
+    user_start: int = 0
+    user_headers: tuple[int, ...] = ()
 
 
 NO_MARKS = Marks()

@@ -14,7 +14,7 @@ from .sequences import TokenSequence
 if TYPE_CHECKING:
     from ..tokens import Ids
 
-PLAIN = Layers()
+_PLAIN = Layers()
 End = tuple[int, str]
 
 
@@ -53,12 +53,11 @@ class EntryCache:
 
     By itself it takes over as much as any sequence gives. Servers' rules are subclasses, which say which
     sequence is looked at (`_find`), which are stored (`_ends`), where states are copied (`_snapshots`) and
-    which give way.
+    which give way. Their numbers are attributes, set to what the server does without further options.
 
     Args:
         layers: what the model's layers keep.
-        max_entries: the most sequences, or None for no limit.
-        capacity_bytes: the most that they may occupy together, or None for no limit.
+        capacity_bytes: the most that they may occupy together; None for `usual_capacity`.
         bytes_per_token: what a token without payload counts; needed with a capacity where payloads are not
             given.
         snapshot_bytes: what a copied state counts besides.
@@ -70,19 +69,23 @@ class EntryCache:
     shared = False
     #: Whether a sequence that can be cut makes those superfluous that it begins with.
     drops_prefixes = True
+    #: The most sequences, or None for no limit.
+    max_entries: int | None = None
+    #: The server's own limit in bytes, where tokens' sizes are known; None for none.
+    usual_capacity: int | None = None
 
     def __init__(
         self,
-        layers: Layers = PLAIN,
+        layers: Layers = _PLAIN,
         *,
-        max_entries: int | None = None,
         capacity_bytes: int | None = None,
         bytes_per_token: int | None = None,
         snapshot_bytes: int = 0,
     ) -> None:
         self.layers = layers
-        self.max_entries = max_entries
         self.capacity_bytes = capacity_bytes
+        if capacity_bytes is None and bytes_per_token is not None:
+            self.capacity_bytes = self.usual_capacity
         self.bytes_per_token = bytes_per_token
         self.snapshot_bytes = snapshot_bytes
         self._entries: list[Entry] = []
@@ -168,9 +171,9 @@ class EntryCache:
         taken = cut(match.blocks, match.reused)
         if not taken and match.reused:
             raise ValueError(f"{match.reused} tokens were taken over, but no block holds them")
-        blocks = list(self._inherited(taken))
-        checkpoints = {block.end for block in blocks if block.snapshot}
-        checkpoints.update(self._snapshots(sequence, match, marks))
+        blocks = list(taken)
+        old = self._inherited(taken)
+        new = set(self._snapshots(sequence, match, marks))
         for at, span in enumerate(spans):
             payload = None if payloads is None else payloads[at]
             blocks.append(Block(b"", span.start, span.end, self._size(span, payload), payload, span.snapshot))
@@ -178,8 +181,10 @@ class EntryCache:
             if end > 0:
                 # A state at the end of one sequence need not be a checkpoint of those that go on from there.
                 *inner, last = cut(blocks, end)
-                kept = [replace(each, snapshot=each.snapshot and each.end in checkpoints) for each in inner]
-                entry = Entry(sequence.prefix(end), (*self._thinned(kept), last), kind)
+                copied = {each.end for each in inner if each.snapshot}
+                kept = set(self._thinned([at for at in old if at in copied], sorted(new & copied)))
+                inner = [replace(each, snapshot=each.end in kept) for each in inner]
+                entry = Entry(sequence.prefix(end), (*inner, last), kind)
                 self._last = _without_payloads(entry)
                 self._insert(entry)
 
@@ -205,13 +210,18 @@ class EntryCache:
         """Return further positions at which states are copied where layers cannot be cut."""
         return ()
 
-    def _inherited(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return which of the blocks that were taken over keep their snapshots."""
-        return blocks
+    def _inherited(self, blocks: tuple[Block, ...]) -> tuple[int, ...]:
+        """Return which of the copied states that were taken over stay checkpoints, by their positions."""
+        return tuple(block.end for block in blocks if block.snapshot)
 
-    def _thinned(self, blocks: Sequence[Block]) -> Sequence[Block]:
-        """Return a sequence's blocks but the last with fewer snapshots, where the server limits them."""
-        return blocks
+    def _thinned(self, old: list[int], new: list[int]) -> list[int]:
+        """Return the checkpoints inside a sequence that are kept, where the server limits them.
+
+        Args:
+            old: positions of those that were taken over, rising.
+            new: positions of those that this sequence brings, rising.
+        """
+        return [*old, *new]
 
     def _use(self, entry: Entry, prompt: TokenSequence) -> None:
         """Mark a sequence as used now, by a prompt that goes on from it or is equal to it."""
@@ -231,6 +241,10 @@ class EntryCache:
         self._make_room(entry)
 
     # What they share
+
+    def _shared(self, prompt: TokenSequence) -> list[tuple[Entry, int]]:
+        """Return the sequences, each with the number of tokens that a prompt shares with it."""
+        return [(entry, entry.ids.common(prompt)) for entry in self._entries]
 
     def _begun(self, entry: Entry) -> list[Entry]:
         """Return the sequences that one begins with or is equal to."""

@@ -13,15 +13,12 @@ if TYPE_CHECKING:
     from .states import Arrays
 
 
-class PlainKV:
-    """K and V as the model computes them, each `(1, heads, positions, width)`, padded beyond `offset`.
+class KeysAndValues:
+    """K and V as the model computes them, each `(1, heads, positions, width)`, padding included.
 
     Args:
-        cache: a `KVCache`.
+        cache: one of mlx-lm's cache objects.
     """
-
-    kind = "plain"
-    reach = None
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -32,48 +29,39 @@ class PlainKV:
         return int(self._cache.offset)
 
     def arrays(self) -> list[mx.array]:
-        """Return K and V, padding included."""
+        """Return K and V as they stand in the buffer."""
         return [array for array in (self._cache.keys, self._cache.values) if array is not None]
 
     def cut(self, start: int, end: int) -> Arrays:
-        """Return copies of K and V of positions `start` to `end`."""
+        """Return copies of all arrays for positions `start` to `end`."""
         return copied(tuple(self.arrays()), start, end)
 
     def put(self, pieces: Sequence[Arrays], length: int) -> None:
-        """Fill the cache with K and V of `length` positions."""
+        """Fill the cache with K and V of the last positions before `length`."""
         self._cache.keys, self._cache.values = joined(pieces)
         self._cache.offset = length
 
 
-class QuantisedKV:
-    """Quantised K and V, each as numbers packed into 32 bits, scales and biases.
+class PlainKV(KeysAndValues):
+    """K and V of all positions, padded beyond `offset`: a `KVCache`."""
 
-    Args:
-        cache: a `QuantizedKVCache`.
-    """
-
+    kind = "plain"
     reach = None
 
-    def __init__(self, cache: Any) -> None:
-        self._cache = cache
+
+class QuantisedKV(KeysAndValues):
+    """Quantised K and V, each as numbers packed into 32 bits, scales and biases: a `QuantizedKVCache`."""
+
+    reach = None
 
     @property
     def kind(self) -> str:
         """The kind with its bits per number."""
         return f"quantised:{self._cache.bits}"
 
-    @property
-    def offset(self) -> int:
-        """How many tokens it has seen."""
-        return int(self._cache.offset)
-
     def arrays(self) -> list[mx.array]:
         """Return the arrays of K, then those of V, padding included."""
         return [*(self._cache.keys or ()), *(self._cache.values or ())]
-
-    def cut(self, start: int, end: int) -> Arrays:
-        """Return copies of the six arrays for positions `start` to `end`."""
-        return copied(tuple(self.arrays()), start, end)
 
     def put(self, pieces: Sequence[Arrays], length: int) -> None:
         """Fill the cache with K and V of `length` positions."""

@@ -6,59 +6,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .base import Block, CacheStatistics, Marks, Match
-from .entries import PLAIN, Entry, EntryCache
-from .layers import Layers
+from .entries import Entry, EntryCache
 from .sequences import TokenSequence
-
-#: `--cache-ram`, in bytes.
-CACHE_RAM = 8192 << 20
 
 
 class LlamaCppCache(EntryCache):
     """One slot at token granularity. Where layers cannot be cut it goes back to the last checkpoint, or to
     nothing.
 
-    Source: ggml-org/llama.cpp, `tools/server/server-context.cpp` and `server-task.cpp` as public copies had
-    them in autumn 2026; read (docs/servers.md, section 9; docs/caches.md). A slot that would lose more than
-    half of its tokens is put aside first, and a prompt put aside comes back if it beats the slot both in how
-    much of it is kept and in how much of the new prompt it covers.
-
-    Args:
-        layers: what the model's layers keep.
-        max_checkpoints: `--ctx-checkpoints`.
-        min_step: `--checkpoint-min-step`; 256 in some versions.
-        micro_batch: `--ubatch-size`.
-        capacity_bytes: `--cache-ram`, which the slot itself does not count towards; None for the server's 8
-            GiB where `bytes_per_token` is known, else for no limit.
-        bytes_per_token: as of `EntryCache`.
-        snapshot_bytes: as of `EntryCache`.
+    Source: ggml-org/llama.cpp, `tools/server/server-context.cpp` and `server-task.cpp` of autumn 2026 (commit
+    001d906a), defaults of `common/common.h`; read (docs/servers.md, section 9; docs/caches.md). A slot that
+    would lose more than half of its tokens is put aside first, and a prompt put aside comes back if it beats
+    the slot both in how much of it is kept and in how much of the new prompt it covers. `--cache-ram` is what
+    prompts put aside may occupy; the slot itself does not count towards it.
     """
 
     kind = "llama.cpp"
-
-    def __init__(
-        self,
-        layers: Layers = PLAIN,
-        *,
-        max_checkpoints: int = 32,
-        min_step: int = 8192,
-        micro_batch: int = 512,
-        capacity_bytes: int | None = None,
-        bytes_per_token: int | None = None,
-        snapshot_bytes: int = 0,
-    ) -> None:
-        if capacity_bytes is None and bytes_per_token is not None:
-            capacity_bytes = CACHE_RAM
-        super().__init__(
-            layers,
-            capacity_bytes=capacity_bytes,
-            bytes_per_token=bytes_per_token,
-            snapshot_bytes=snapshot_bytes,
-        )
-        self.max_checkpoints = max_checkpoints
-        self.min_step = min_step
-        self.micro_batch = micro_batch
-        self._slot: Entry | None = None
+    usual_capacity = 8192 << 20
+    #: `--ctx-checkpoints`.
+    max_checkpoints = 32
+    #: `--checkpoint-min-step`.
+    min_step = 8192
+    #: `--batch-size`, in tokens.
+    batch = 2048
+    #: `--ubatch-size`, in tokens.
+    micro_batch = 512
+    _slot: Entry | None = None
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -102,25 +75,48 @@ class LlamaCppCache(EntryCache):
 
     def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
         prompt = sequence.length if marks.prompt_tokens is None else marks.prompt_tokens
-        kept = [block.end for block in match.blocks if block.snapshot]
-        newest = max(kept, default=None)
-        positions = set()
-        for start in marks.user_starts:
-            last = start == marks.user_starts[-1]
-            if start > match.reused and (last or newest is None or start > newest + self.min_step):
-                positions.add(start)
+        newest = max(self._inherited(match.blocks), default=None)
+        checkpoints = []
+        end = match.reused
+        while end < prompt:
+            admitted = [at for at in marks.user_headers if self._admits(at, newest, marks)]
+            start, end = end, self._batch_end(end, prompt, admitted)
+            # The state before a batch is copied, and only what was computed by then can be.
+            if start and (start in admitted or prompt < end + self.micro_batch):
                 newest = start
-        return positions | {prompt - 4 - self.micro_batch, prompt - 4}
+                checkpoints.append(start)
+        return checkpoints
 
-    def _thinned(self, blocks: Sequence[Block]) -> Sequence[Block]:
-        kept = [block.end for block in blocks if block.snapshot][-self.max_checkpoints :]
-        return [replace(block, snapshot=block.end in kept) for block in blocks]
+    def _admits(self, header: int, newest: int | None, marks: Marks) -> bool:
+        """Tell whether a user turn is far enough behind the newest checkpoint; the last one always is."""
+        return header == marks.user_headers[-1] or newest is None or header > newest + self.min_step
 
-    def _inherited(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    def _batch_end(self, start: int, prompt: int, headers: Sequence[int]) -> int:
+        """Return where a batch ends: full, before a user turn, or a little before the prompt's end."""
+        before_end = (prompt - min(self.batch, distance) for distance in (4 + self.micro_batch, 4))
+        return min(at for at in (start + self.batch, prompt, *before_end, *headers) if at > start)
+
+    def _thinned(self, old: list[int], new: list[int]) -> list[int]:
+        """Make room for each new one: earlier turns' that are close together go first, then the oldest."""
+        recent: list[int] = []
+        most = self.max_checkpoints - 1
+        for position in new:
+            at = 1
+            while len(old) + len(recent) >= most and at < len(old):
+                if old[at] <= old[at - 1] + self.min_step:
+                    old = [*old[:at], *old[at + 1 :]]
+                else:
+                    at += 1
+            over = max(0, len(old) + len(recent) - most)
+            old, recent = old[over:], recent[max(0, over - len(old)) :]
+            old = [each for each in old if each != position]
+            recent.append(position)
+        return [*old, *recent]
+
+    def _inherited(self, blocks: tuple[Block, ...]) -> tuple[int, ...]:
         # The end of the slot's old sequence is no checkpoint: its state was there because it was live.
-        if blocks and self._slot is not None and blocks[-1].end == self._slot.length:
-            return (*blocks[:-1], replace(blocks[-1], snapshot=False))
-        return blocks
+        live = blocks and self._slot is not None and blocks[-1].end == self._slot.length
+        return super()._inherited(blocks[:-1] if live else blocks)
 
     def _use(self, entry: Entry, prompt: TokenSequence) -> None:
         """Do nothing: the slot is what was used last."""

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from .base import Marks, Match
-from .entries import PLAIN, End, Entry, EntryCache
-from .layers import Layers
+from .entries import End, Entry, EntryCache
+from .lookups import longest_prefix
 from .sequences import TokenSequence
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: What gives way first.
 KINDS = ("assistant", "user", "system")
 _THINK_TAIL = 11
+#: Tokens of the shortest sequence that a lookup takes.
+_LEAST = 2
 
 
 def segments(length: int, marks: Marks) -> tuple[End, ...]:
@@ -50,37 +52,14 @@ class MlxLmCache(EntryCache):
     (docs/servers.md, section 8; docs/caches.md). A lookup does not count as use. A sequence that ends with
     the prompt is trimmed by one token; where it cannot be, the server answers with an error, and here the
     next shorter sequence is taken.
-
-    Args:
-        layers: what the model's layers keep.
-        max_entries: `--prompt-cache-size`.
-        capacity_bytes: `--prompt-cache-bytes`, or None for no limit.
-        bytes_per_token: as of `EntryCache`.
-        snapshot_bytes: as of `EntryCache`.
-        last_token_apart: whether a prompt's last token is a part of its own, so that the state before it is
-            stored too; so in 0.32.2, whatever role the last message has.
     """
 
     kind = "mlx-lm"
-
-    def __init__(
-        self,
-        layers: Layers = PLAIN,
-        *,
-        max_entries: int | None = 10,
-        capacity_bytes: int | None = None,
-        bytes_per_token: int | None = None,
-        snapshot_bytes: int = 0,
-        last_token_apart: bool = True,
-    ) -> None:
-        super().__init__(
-            layers,
-            max_entries=max_entries,
-            capacity_bytes=capacity_bytes,
-            bytes_per_token=bytes_per_token,
-            snapshot_bytes=snapshot_bytes,
-        )
-        self.last_token_apart = last_token_apart
+    #: `--prompt-cache-size`.
+    max_entries = 10
+    #: Whether a prompt's last token is a part of its own, so that the state before it is stored too; so in
+    #: 0.32.2, whatever role the last message has.
+    last_token_apart = True
 
     def fetch(self, ids: Ids) -> int:
         """Return how many tokens the server's own lookup finds; all where a sequence ends with the prompt."""
@@ -97,7 +76,7 @@ class MlxLmCache(EntryCache):
             return entry, found
         if self._cuttable(entry):
             return entry, found - 1
-        return self._shorter(prompt, self._shared(prompt))
+        return longest_prefix(self._shared(prompt), prompt, _LEAST)
 
     def _fetch(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
         """Return the sequence that the server's lookup ends at, and how many tokens it finds."""
@@ -105,7 +84,7 @@ class MlxLmCache(EntryCache):
         for entry, common in shared:
             if common == entry.length == prompt.length:
                 return entry, common
-        shorter, most = self._shorter(prompt, shared)
+        shorter, most = longest_prefix(shared, prompt, _LEAST)
         walked = max((common for _, common in shared), default=0)
         if walked > most:
             longer = min(
@@ -114,15 +93,6 @@ class MlxLmCache(EntryCache):
             if self._cuttable(longer):
                 return longer, min(prompt.length - 1, walked)
         return shorter, most
-
-    def _shared(self, prompt: TokenSequence) -> list[tuple[Entry, int]]:
-        return [(entry, entry.ids.common(prompt)) for entry in self._entries]
-
-    def _shorter(self, prompt: TokenSequence, shared: list[tuple[Entry, int]]) -> tuple[Entry | None, int]:
-        """Return the longest sequence that the prompt begins with and goes on from; one token is too few."""
-        prefixes = [entry for entry, common in shared if 1 < common == entry.length < prompt.length]
-        longest = max(prefixes, key=lambda entry: entry.length, default=None)
-        return longest, longest.length if longest else 0
 
     def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .base import Marks, last_position
 from .entries import End, Entry, EntryCache
-from .layers import Layers
 from .sequences import TokenSequence
 
 BLOCK_SIZE = 16
@@ -15,33 +14,13 @@ class MlxVlmSnapshots(EntryCache):
 
     Source: Blaizzy/mlx-vlm 0.7.10 (October 2026), `apc.py`; read (docs/servers.md, section 6;
     docs/caches.md). Plain layers are kept in blocks of 16.
-
-    Args:
-        layers: what the model's layers keep.
-        capacity_bytes: as of `EntryCache`.
-        bytes_per_token: as of `EntryCache`.
-        snapshot_bytes: as of `EntryCache`.
     """
 
     kind = "mlx-vlm"
     drops_prefixes = False
+    max_entries = 2
+    #: What is shorter is not stored.
     min_tokens = 16
-
-    def __init__(
-        self,
-        layers: Layers,
-        *,
-        capacity_bytes: int | None = None,
-        bytes_per_token: int | None = None,
-        snapshot_bytes: int = 0,
-    ) -> None:
-        super().__init__(
-            layers,
-            max_entries=2,
-            capacity_bytes=capacity_bytes,
-            bytes_per_token=bytes_per_token,
-            snapshot_bytes=snapshot_bytes,
-        )
 
     def reusable(self, shared: int, length: int) -> int:
         """Return the end of the snapshot stored last, if it is shared and within the prompt."""

@@ -24,15 +24,13 @@ _RECURRENT = 2048
 def block_size(layers: Layers, default: int = 256) -> int:
     """Return the tokens per block for a model.
 
-    The default where all layers can be cut; 2048 with recurrent ones, given that the server has a cache
-    directory; with sliding windows the smallest multiple of the window that is at least 512, so at most 1023
-    for smaller windows and the window itself for larger ones.
+    The default where all layers can be cut. With sliding windows the smallest multiple of the window that is
+    at least 512, so at most 1023 for smaller windows and the window itself for larger ones, whatever other
+    layers there are; else 2048 with recurrent ones. The server does both only with a cache directory.
     """
-    if layers.recurrent:
-        return _RECURRENT
     if layers.window:
         return -(-_ROTATING // layers.window) * layers.window
-    return default
+    return _RECURRENT if layers.recurrent else default
 
 
 def whole(layers: Layers, version: Version) -> Whole:

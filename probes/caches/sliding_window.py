@@ -9,23 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .states import copied, joined
+from .kv import KeysAndValues
+from .states import copied
 
 if TYPE_CHECKING:
-    import mlx.core as mx
-
     from .states import Arrays
 
 
-class RotatingKV:
-    """A sliding window, as in Gemma and gpt-oss. After a single token its buffer is a ring.
+class RotatingKV(KeysAndValues):
+    """A sliding window, as in Gemma and gpt-oss: a `RotatingKVCache` that keeps no first tokens.
 
-    Args:
-        cache: a `RotatingKVCache` that keeps no first tokens.
+    After a single token its buffer is a ring.
     """
-
-    def __init__(self, cache: Any) -> None:
-        self._cache = cache
 
     @property
     def kind(self) -> str:
@@ -37,15 +32,6 @@ class RotatingKV:
         """The window in tokens."""
         return int(self._cache.max_size)
 
-    @property
-    def offset(self) -> int:
-        """How many tokens it has seen."""
-        return int(self._cache.offset)
-
-    def arrays(self) -> list[mx.array]:
-        """Return K and V as they stand in the buffer."""
-        return [array for array in (self._cache.keys, self._cache.values) if array is not None]
-
     def cut(self, start: int, end: int) -> Arrays:
         """Return copies of K and V of positions `start` to `end`, which the buffer must still hold."""
         ordered = tuple(self._cache._temporal_order(array) for array in self.arrays())
@@ -54,20 +40,12 @@ class RotatingKV:
 
     def put(self, pieces: Sequence[Arrays], length: int) -> None:
         """Fill the cache with K and V of the last positions before `length`."""
-        self._cache.keys, self._cache.values = joined(pieces)
-        self._cache.offset = length
+        super().put(pieces, length)
         self._cache._idx = self._cache.keys.shape[-2]
 
 
-class ChunkedKV:
-    """Attention within chunks of fixed size, as in Llama 4.
-
-    Args:
-        cache: a `ChunkedKVCache`.
-    """
-
-    def __init__(self, cache: Any) -> None:
-        self._cache = cache
+class ChunkedKV(KeysAndValues):
+    """Attention within chunks of fixed size, as in Llama 4: a `ChunkedKVCache`."""
 
     @property
     def kind(self) -> str:
@@ -79,24 +57,14 @@ class ChunkedKV:
         """The chunk's size in tokens."""
         return int(self._cache.chunk_size)
 
-    @property
-    def offset(self) -> int:
-        """How many tokens it has seen."""
-        return int(self._cache.offset)
-
-    def arrays(self) -> list[mx.array]:
-        """Return K and V, padding included."""
-        return [array for array in (self._cache.keys, self._cache.values) if array is not None]
-
     def cut(self, start: int, end: int) -> Arrays:
         """Return copies of K and V of positions `start` to `end`, which the buffer must still hold."""
         oldest = self._cache.start_position
-        return copied(tuple(self.arrays()), start - oldest, end - oldest)
+        return super().cut(start - oldest, end - oldest)
 
     def put(self, pieces: Sequence[Arrays], length: int) -> None:
         """Fill the cache with K and V of the last positions before `length`."""
-        self._cache.keys, self._cache.values = joined(pieces)
-        self._cache.offset = length
+        super().put(pieces, length)
         self._cache.start_position = length - self._cache.keys.shape[-2]
 
 

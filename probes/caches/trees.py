@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from .base import Block, Marks, Match
 from .entries import EntryCache
@@ -13,13 +12,16 @@ from .sequences import TokenSequence
 class SglangCache(EntryCache):
     """SGLang's radix tree with pages of one token.
 
-    Source: sgl-project/sglang; the tree is documented, mid-2026 (docs/servers.md, section 11). Where layers
-    cannot be cut, prompts go on from the ends of stored sequences only, which is inferred. A branch that
-    gives way goes as a whole, up to where another one shares it.
+    Source: sgl-project/sglang, `mem_cache/radix_cache.py` and `mamba_radix_cache.py`, mid-2026; read
+    (docs/servers.md, section 11). Where layers cannot be cut, prompts go on from where a prompt or its reply
+    ended. A branch that gives way goes as a whole, up to where another one shares it.
     """
 
     kind = "sglang"
     shared = True
+
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+        return () if marks.prompt_tokens is None else (marks.prompt_tokens,)
 
 
 class OllamaCache(EntryCache):
@@ -38,13 +40,10 @@ class OllamaCache(EntryCache):
 
     def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
         prompt = sequence.length if marks.prompt_tokens is None else marks.prompt_tokens
-        parted = max((entry.ids.common(sequence) for entry in self._entries), default=0)
-        return {*range(self.stride, prompt, self.stride), prompt - self.before_end, min(parted, prompt - 1)}
+        parted = min(max((common for _, common in self._shared(sequence)), default=0), prompt - 1)
+        back = (parted,) if parted > match.reused else ()
+        return {*range(self.stride, prompt, self.stride), prompt - self.before_end, *back}
 
-    def _inherited(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        if not blocks:
-            return blocks
-        live = any(entry.blocks[-1] is blocks[-1] for entry in self._entries)
-        if live and blocks[-1].end % self.stride:
-            return (*blocks[:-1], replace(blocks[-1], snapshot=False))
-        return blocks
+    def _inherited(self, blocks: tuple[Block, ...]) -> tuple[int, ...]:
+        live = blocks and any(entry.blocks[-1] is blocks[-1] for entry in self._entries)
+        return super()._inherited(blocks[:-1] if live else blocks)

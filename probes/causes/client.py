@@ -26,14 +26,22 @@ _NOTHING_HELPS = "no template or server setting helps"
 
 
 @dataclass(frozen=True, slots=True)
-class _Label:
-    """What the change of one message is called, before it is proved."""
+class Label:
+    """What the change of one message is called, before it is proved.
+
+    Attributes:
+        id: an id of docs/causes.md.
+        evidence: what the client did, one sentence without a full stop.
+        set: what would stop it, short.
+        paste: the line to paste for that, where it is known.
+        together: whether the same kind of change in other messages is undone with it.
+        values: what stood there and what stands there now, for a short stretch that changes.
+    """
 
     id: str
     evidence: str
     set: str
     paste: str | None = None
-    #: Whether the same kind of change in other messages is undone with it.
     together: bool = False
     values: tuple[str, str] | None = None
 
@@ -81,7 +89,7 @@ def system_changed(pair: Pair) -> Iterator[Cause]:
         return
     old, new = (Message({"role": "system", "content": each}, TOP_LEVEL) for each in (before, after))
     trial = pair.trial(later=pair.later.client.replace(system=before))
-    label = _label(old, new)
+    label = label_of(old, new)
     yield from _judged(pair, trial, label.id, label.evidence, label.set, label.paste, values=label.values)
 
 
@@ -109,13 +117,13 @@ def _undone(pair: Pair, change: Change, found: list[Change]) -> Iterator[Cause]:
     if not change.single:
         yield from _rewritten(pair, pair.trial(later=_put_back(pair, change)), _said(pair, change))
         return
-    label = _label(before[change.old[0]], after[change.new[0]])
+    label = label_of(before[change.old[0]], after[change.new[0]])
     alike = [change]
     if label.together:
         alike = [
             each
             for each in found
-            if each.single and _label(before[each.old[0]], after[each.new[0]]).id == label.id
+            if each.single and label_of(before[each.old[0]], after[each.new[0]]).id == label.id
         ]
     old = {after[each.new[0]].index: before[each.old[0]] for each in alike}
     trial = pair.trial(later=with_messages(pair.later.client, old))
@@ -168,35 +176,36 @@ def _judged(
         yield Cause(id, True, evidence, trial, (Offer(kind, set, trial, paste),), values)
 
 
-def _label(old: Message, new: Message) -> _Label:
+def label_of(old: Message, new: Message) -> Label:
+    """Return what the change of one message is called, the most specific first."""
     for rule in _LABELS:
         label = rule(old, new)
         if label is not None:
             return label
-    return _Label(
+    return Label(
         "history-rewritten",
         f"not the template: the client changed {_named(new)}; {_NOTHING_HELPS}",
         f"send {_place(new)} again as it was",
     )
 
 
-def _form_flip(old: Message, new: Message) -> _Label | None:
+def _form_flip(old: Message, new: Message) -> Label | None:
     a, b = old.data.get("content"), new.data.get("content")
     if type(a) is type(b) or flat_text(a) is None or flat_text(a) != flat_text(b):
         return None
     forms = f"{_form(a)} before and {_form(b)} now"
     said = f"the client sent the text of {_named(new)} as {forms}"
-    return _Label("content-form-flip", said, "send contents in one form", together=True)
+    return Label("content-form-flip", said, "send contents in one form", together=True)
 
 
-def _arguments(old: Message, new: Message) -> _Label | None:
+def _arguments(old: Message, new: Message) -> Label | None:
     if as_written(old.data) == as_written(new.data) or _meaning(old.data) != _meaning(new.data):
         return None
     said = f"the client wrote the tool-call arguments of {_named(new)} differently, with the same meaning"
-    return _Label("tool-arguments-reserialised", said, "send arguments as first sent", together=True)
+    return Label("tool-arguments-reserialised", said, "send arguments as first sent", together=True)
 
 
-def _reasoning_dropped(old: Message, new: Message) -> _Label | None:
+def _reasoning_dropped(old: Message, new: Message) -> Label | None:
     was = reasoning_of(old)
     bare = without_reasoning(old)
     if not was or reasoning_of(new) or bare is None:
@@ -204,7 +213,7 @@ def _reasoning_dropped(old: Message, new: Message) -> _Label | None:
     if flat_text(bare.data.get("content")) != flat_text(new.data.get("content")):
         return None
     said = f"the client no longer sends the reasoning of {_named(new)}: {len(was):,} characters are missing"
-    return _Label(
+    return Label(
         "client-reasoning-dropped",
         said,
         "send reasoning_content back",
@@ -212,7 +221,7 @@ def _reasoning_dropped(old: Message, new: Message) -> _Label | None:
     )
 
 
-def _volatile(old: Message, new: Message) -> _Label | None:
+def _volatile(old: Message, new: Message) -> Label | None:
     stretch = volatile_stretch(old.data, new.data)
     if stretch is None:
         return None
@@ -221,12 +230,12 @@ def _volatile(old: Message, new: Message) -> _Label | None:
     text = flat_text(new.data.get("content")) or ""
     setting = client_setting(text[max(0, at - 400) : at + 400])
     if setting is not None:
-        return _Label("volatile-text", said, setting.set, setting.paste, values=(was, now))
+        return Label("volatile-text", said, setting.set, setting.paste, values=(was, now))
     wanted = f"keep {_short(now)} out of {_place(new)}"
-    return _Label("volatile-text", said, wanted, values=(was, now))
+    return Label("volatile-text", said, wanted, values=(was, now))
 
 
-_LABELS: tuple[Callable[[Message, Message], _Label | None], ...] = (
+_LABELS: tuple[Callable[[Message, Message], Label | None], ...] = (
     _form_flip,
     _arguments,
     _reasoning_dropped,

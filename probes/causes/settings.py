@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..policies import canonical
+
 _FLAGS = {
     "llama-cpp": "llama-server … --chat-template-kwargs '{}'",
     "vllm": "vllm serve … --default-chat-template-kwargs '{}'",
@@ -87,7 +89,7 @@ _UNJOINED = OtherPolicy("hoist", "system turns in front, no turns joined (policy
 
 def kwarg_line(policy: str, name: str, value: Any) -> str:
     """Return the line that sets a chat-template kwarg on the server of a policy, else in the request."""
-    form = _FLAGS.get(policy.partition(":")[0], _REQUEST)
+    form = _FLAGS.get(_name(policy), _REQUEST)
     return form.replace("{}", json.dumps({name: value}, ensure_ascii=False))
 
 
@@ -99,7 +101,7 @@ def client_setting(text: str) -> ClientSetting | None:
 
 def other_policies(policy: str) -> Iterator[OtherPolicy]:
     """Yield what may be tried instead of a policy: its server's own setting first."""
-    name = policy.partition(":")[0]
+    name = _name(policy)
     if name in _OWN:
         yield _OWN[name]
     for other in _OTHERS:
@@ -107,3 +109,7 @@ def other_policies(policy: str) -> Iterator[OtherPolicy]:
             yield other
     if name.endswith("+merge"):
         yield _UNJOINED
+
+
+def _name(policy: str) -> str:
+    return canonical(policy).partition(":")[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..conversation import SYSTEM_ROLES, Message, Request
 from ..errors import RenderError
+from ..template_source import TemplateSource
 from ..toggles import toggles
 from .base import Cause, Offer, Pair, Trial, json_value, with_messages, without
 from .reasoning import without_reasoning
@@ -35,7 +36,7 @@ _ABOUT_HISTORY = (
     "strip",
     "retain",
 )
-_KEEPS = "a template that keeps earlier reasoning"
+KEEPS = "a template that keeps earlier reasoning"
 _ALIKE = "a template that writes the last message like others"
 _CLOCK = "strftime_now"
 _PINNED = datetime(2026, 1, 1)
@@ -70,7 +71,7 @@ def thinking_stripped(pair: Pair) -> Iterator[Cause]:
     proved = [trial for trial in proofs if trial is not None and pair.cured(trial)]
     if proved:
         # The last one leaves the earlier prompt as it was: it tells what keeping the reasoning is worth.
-        yield Cause("thinking-stripped", True, said, proved[-1], (Offer("template", _KEEPS, proved[-1]),))
+        yield Cause("thinking-stripped", True, said, proved[-1], (Offer("template", KEEPS, proved[-1]),))
 
 
 def moved_system(pair: Pair) -> Iterator[Cause]:
@@ -111,7 +112,7 @@ def position_dependent(pair: Pair) -> Iterator[Cause]:
 
 def _knob(pair: Pair) -> Offer | None:
     """Return the kwarg with which the template goes on writing reasoning, if one does it."""
-    for name, value in _switches(pair):
+    for name, value in switches(pair.template.choose(pair.later.rendered.tools)):
         kwargs = [{**side.client.kwargs, name: value} for side in (pair.earlier, pair.later)]
         trial = pair.trial(
             pair.earlier.client.replace(kwargs=kwargs[0]), pair.later.client.replace(kwargs=kwargs[1])
@@ -123,8 +124,8 @@ def _knob(pair: Pair) -> Offer | None:
     return None
 
 
-def _switches(pair: Pair) -> Iterator[tuple[str, Any]]:
-    source = pair.template.choose(pair.later.rendered.tools)
+def switches(source: TemplateSource) -> Iterator[tuple[str, Any]]:
+    """Yield the kwargs of a template that may keep reasoning in history, known names first."""
     try:
         known = [(name, value) for name, value in KNOBS.items() if name in source.undeclared]
         others = toggles(source)

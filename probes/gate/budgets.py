@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, TplauditError, UsageError
+from .prediction import Predictor
 from .replays import ReplayNumbers
 from .report import BudgetResult
 
@@ -19,9 +20,11 @@ BUDGETS: Mapping[str, str] = {
     "max-reprefill-ratio": "re-prefilled tokens as a part of all prompt tokens (counted), from 0 to 1",
     "min-divergence-depth": "tokens shared with the closest stored prompt, where that is the fewest "
     "(counted)",
-    "max-seconds": "seconds for the re-prefilled tokens of all turns (predicted from the prefill rate)",
+    "max-seconds": "seconds for the re-prefilled tokens of all turns (predicted)",
 }
-_LIMIT = re.compile(r"(?P<base>base)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d+(?:\.\d+)?)(?P<percent>%)?)?")
+_LIMIT = re.compile(
+    r"(?P<base>base)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d{1,15}(?:\.\d{1,15})?)(?P<percent>%)?)?"
+)
 _KEYS = {"policy", "transcript", *BUDGETS}
 
 
@@ -130,7 +133,7 @@ def read_budget_table(value: Any, where: str) -> tuple[Budget, ...]:
 def evaluate(
     budgets: Sequence[Budget],
     replays: Sequence[tuple[ReplayNumbers, ReplayNumbers]],
-    prefill_rate: float | None,
+    predictor: Predictor | None,
 ) -> Iterator[BudgetResult]:
     """Yield the result of every budget for every replay that it is about.
 
@@ -139,12 +142,12 @@ def evaluate(
     Args:
         budgets: the budgets.
         replays: the numbers with the base's template and with the head's, for each transcript and policy.
-        prefill_rate: tokens per second, for predicted seconds.
+        predictor: how long prefills take; None where no budget limits seconds.
     """
     for budget in budgets:
         found = [(base, head) for base, head in replays if budget.covers(head)]
         for base, head in found:
-            yield _result(budget, base, head, prefill_rate)
+            yield _result(budget, base, head, predictor)
         if not found:
             yield BudgetResult(
                 budget.name,
@@ -159,8 +162,10 @@ def evaluate(
             )
 
 
-def _result(budget: Budget, base: ReplayNumbers, head: ReplayNumbers, rate: float | None) -> BudgetResult:
-    was, now = _number(budget.name, base, rate), _number(budget.name, head, rate)
+def _result(
+    budget: Budget, base: ReplayNumbers, head: ReplayNumbers, predictor: Predictor | None
+) -> BudgetResult:
+    was, now = _number(budget.name, base, predictor), _number(budget.name, head, predictor)
     allowed = budget.limit.of(was)
     result = BudgetResult(
         budget.name,
@@ -172,6 +177,7 @@ def _result(budget: Budget, base: ReplayNumbers, head: ReplayNumbers, rate: floa
         now,
         False,
         "",
+        error=None if now is None or not _is_predicted(budget) else _error(now, predictor),
     )
     if not head.rendered:
         return replace(result, reason=f"nothing was checked: no turn rendered ({head.error})")
@@ -185,7 +191,17 @@ def _result(budget: Budget, base: ReplayNumbers, head: ReplayNumbers, rate: floa
     return replace(result, passed=kept, reason=BUDGETS[budget.name])
 
 
-def _number(name: str, numbers: ReplayNumbers, rate: float | None) -> float | None:
+def _is_predicted(budget: Budget) -> bool:
+    return budget.name == "max-seconds"
+
+
+def _error(seconds: float, predictor: Predictor | None) -> float | None:
+    if predictor is None or predictor.error is None:
+        return None
+    return round(seconds * predictor.error, 6)
+
+
+def _number(name: str, numbers: ReplayNumbers, predictor: Predictor | None) -> float | None:
     if not numbers.rendered:
         return None
     match name:
@@ -196,5 +212,5 @@ def _number(name: str, numbers: ReplayNumbers, rate: float | None) -> float | No
         case "min-divergence-depth":
             return numbers.depth
         case _:
-            assert rate is not None  # asked for by GateSettings
-            return round(numbers.reprefill / rate, 6)
+            assert predictor is not None  # asked for by GateSettings
+            return round(predictor.total(numbers.prefills), 6)

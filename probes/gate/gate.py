@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Literal
 
 from ... import __version__
+from ...fixtures import DEFAULT_MODEL, TRANSCRIPTS
 from ..errors import InputError, UsageError
 from ..findings import Severity
 from ..template import ChatTemplate
+from .advice import all_patterns
 from .allowances import Allowance, KnownFailure
 from .behaviour import CLOCK, Behaviour, Observing, observe, variants_of
 from .budgets import evaluate
@@ -19,7 +22,9 @@ from .compare import Check, Comparison, compare
 from .differences import Difference
 from .engine import engine_or_reason
 from .grouping import changes
+from .prediction import Predictor, calibrated, predictor
 from .replays import (
+    Replaying,
     ReplayNumbers,
     compare_replays,
     compare_transcript,
@@ -39,7 +44,7 @@ from .report import (
     severities,
 )
 from .settings import GateSettings
-from .sources import MissingAtRevision, annotated_path, is_bare, load_side, with_tokens_of
+from .sources import MissingAtRevision, annotated_path, in_the_model_of, is_bare, load_side
 
 #: Policies of replays where none is named.
 DEFAULT_POLICIES = ("as-is", "omlx")
@@ -73,23 +78,32 @@ def run_gate(gate: Gate) -> GateReport:
         InputError: a side, a transcript or the tokenizer cannot be read.
         UsageError: a side is missing, or the settings contradict each other.
     """
+    with ExitStack() as keep:
+        return _run(gate, keep)
+
+
+def _run(gate: Gate, keep: ExitStack) -> GateReport:
     settings = gate.settings.check()
     if not settings.base or not settings.head:
         missing = "--head" if settings.base else "--base"
         raise UsageError("there is nothing to compare", where=missing, fix="give --base OLD and --head NEW")
     if settings.base == settings.head == "-":
-        raise UsageError("only one side can come from stdin", where="--base", fix="name a file")
-    head = load_side(settings.head, gate.special_tokens)
+        raise UsageError("stdin can be read once, and both sides are -", where="--base", fix="name a file")
+    head = load_side(settings.head, gate.special_tokens, keep=keep)
     try:
-        base = load_side(settings.base, gate.special_tokens, other=settings.head)
+        base = load_side(settings.base, gate.special_tokens, other=settings.head, keep=keep)
     except MissingAtRevision as error:
         if any(allowance.kind == "new" for allowance in settings.allowances):
             return _new(gate, head, error)
         raise
     notes = []
     if is_bare(settings.base) != is_bare(settings.head):
-        base, head = _sharing_tokens(base, head, is_bare(settings.base))
+        if is_bare(settings.base):
+            base = in_the_model_of(base, head, keep)
+        else:
+            head = in_the_model_of(head, base, keep)
         notes.append("the template without special tokens was rendered with those of the other side")
+    predicting = _predicting(settings, head, base) if settings.limits_seconds else None
     engine, reason = engine_or_reason() if gate.llamacpp else (None, "")
     if reason:
         notes.append(f"llama.cpp's engine was not asked: {reason}")
@@ -99,7 +113,10 @@ def run_gate(gate: Gate) -> GateReport:
     observing = Observing(settings.kwargs, gate.now, engine)
     found = compare(observe(base, variants, observing), observe(head, variants, observing))
     replayed = _replay(gate, base, head, found) if _replays(settings) else _Replayed()
-    budgets = tuple(evaluate(settings.budgets, replayed.numbers, settings.prefill_rate))
+    budgets = tuple(evaluate(settings.budgets, replayed.numbers, predicting))
+    if predicting is not None:
+        prefills = [each for _, numbers in replayed.numbers for each in numbers.prefills]
+        notes += predicting.told(prefills)
     return judge(
         gate,
         (base_side(base), base_side(head)),
@@ -165,6 +182,7 @@ def judge(
         checks=found.checks,
         notes=(*empty, *notes),
         warnings=warnings,
+        allow=all_patterns(merged),
     )
 
 
@@ -190,14 +208,6 @@ def _new(gate: Gate, head: ChatTemplate, error: InputError) -> GateReport:
         checks=(),
         notes=(f"the template is new, as --allow new permits ({error.what})",),
     )
-
-
-def _sharing_tokens(
-    base: ChatTemplate, head: ChatTemplate, base_is_bare: bool
-) -> tuple[ChatTemplate, ChatTemplate]:
-    if base_is_bare:
-        return with_tokens_of(base, head), head
-    return base, with_tokens_of(head, base)
 
 
 def _known_budget(
@@ -235,8 +245,13 @@ def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Compariso
 
     settings = gate.settings
     policies = [parse_policy(name) for name in dict.fromkeys(settings.policies or DEFAULT_POLICIES)]
-    spec = settings.tokenizer or _own_tokenizer(settings.head or "")
-    tokenizer = load_tokenizer_named(spec) if spec else load_bundled_tokenizer()
+    spec = settings.tokenizer or _model_with("tokenizer.json", head, base)
+    replaying = Replaying(
+        policies,
+        load_tokenizer_named(str(spec)) if spec else load_bundled_tokenizer(),
+        _model_with("config.json", head, base) or DEFAULT_MODEL,
+        settings.block_size,
+    )
     notes = [] if spec else ["token counts are approximate: the bundled tokenizer counts; see --tokenizer"]
     told = placements_told(found.differences)
     differences: list[Difference] = []
@@ -252,22 +267,53 @@ def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Compariso
                 differences += differing
         if turns:
             checks.append(Check(f"transcript/{named(name)}", turns))
-        sides = [
-            list(replay(name, transcript, side, policies, tokenizer, settings.block_size))
-            for side in (base, head)
-        ]
+        sides = [list(replay(name, transcript, side, replaying)) for side in (base, head)]
         for before, after in zip(*sides, strict=True):
             differences += compare_replays(before, after)
             numbers.append((before, after))
         checks.append(Check(replay_check(sides[1][0]), sum(each.rendered for each in sides[1])))
-    return _Replayed(tuple(differences), tuple(checks), tuple(numbers), tuple(notes))
+    caches = f"replayed against {_caches(numbers)}"
+    return _Replayed(tuple(differences), tuple(checks), tuple(numbers), (caches, *notes))
+
+
+def _caches(replays: Sequence[tuple[ReplayNumbers, ReplayNumbers]]) -> str:
+    """Say which cache each policy's server keeps, and what the model's layers do."""
+    policies: dict[str, dict[str, None]] = {}
+    layers: dict[str, None] = {}
+    for _, numbers in replays:
+        assert numbers.cache is not None  # a replay has one
+        policies.setdefault(numbers.cache.described, {})[numbers.policy] = None
+        layers[numbers.cache.layers] = None
+    caches = "; ".join(f"{cache} ({', '.join(names)})" for cache, names in policies.items())
+    return f"{caches}; layers: {', '.join(layers)}"
+
+
+def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
+    """Return what predicts seconds.
+
+    Raises:
+        UsageError: there is nothing to predict them from.
+        InputError: the calibration cannot be read.
+    """
+    if settings.prefill_rate is not None:
+        found = predictor(settings.prefill_rate, None)
+    else:
+        found = calibrated(settings.calibration, _model_with("config.json", *sides))
+    if found is None:
+        raise UsageError(
+            "seconds are predicted, and there is neither a calibration of this model on this machine nor a "
+            "prefill rate",
+            where="max-seconds",
+            fix="run tplaudit calibrate MODEL, or add --prefill-rate TOKENS_PER_SECOND",
+        )
+    return found
 
 
 def _paths(transcripts: str | None) -> Iterator[Path]:
-    from ...fixtures import TRANSCRIPTS
-
     yield from transcripts_in(Path(transcripts) if transcripts else TRANSCRIPTS)
 
 
-def _own_tokenizer(head: str) -> str | None:
-    return head if (Path(head) / "tokenizer.json").is_file() else None
+def _model_with(file: str, *sides: ChatTemplate) -> Path | None:
+    """Return the first side's model directory that has a file; None where neither is such a directory."""
+    paths = (side.path for side in sides)
+    return next((path for path in paths if path is not None and (path / file).is_file()), None)

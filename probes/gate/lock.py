@@ -9,27 +9,35 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ... import __version__
 from ..errors import InputError
 from ..mid_system import PlacementReport
 from ..placements import FURTHER, PLAIN
+from ..template import ChatTemplate
+from ..thinking_servers import model_type
+from ..verdicts import Verdict
 from .behaviour import CLOCK, RAW, Behaviour, Observing, Variant, View, observe, variants_of
 from .compare import compare
 from .compare_placements import placement_id, variant_id, verdict
 from .gate import Gate, base_side, judge
 from .prompts import Prompt
 from .report import Change, GateReport
+from .rules import FOLLOWED
 from .settings import GateSettings
 from .shapes import VERSION
 from .sources import load_side
 
 SCHEMA = "tplaudit.lock/1"
+#: Where a signature is written unless a person says otherwise.
+DEFAULT_FILE = Path("tplaudit.lock")
 
 _ROWS = {
     placement_id(row): row
@@ -51,12 +59,29 @@ class Lock:
         kwargs: chat-template kwargs of all renders.
         special_tokens: special tokens that were given besides the model's own.
         now: the clock that the templates saw.
+        model: what else of the model has a part in what the templates do: all special tokens and the model's
+            type; None for a signature of a tplaudit that did not note it.
+        tplaudit: the version that observed the model.
+        path: the file; None for what was observed just now.
     """
 
     behaviour: Behaviour
     kwargs: Mapping[str, Any]
     special_tokens: Mapping[str, str]
     now: datetime
+    model: Mapping[str, Any] | None = None
+    tplaudit: str = __version__
+    path: Path | None = None
+
+    def renewal(self, model: str | None = None) -> str:
+        """Return the command that writes the signature anew, of the same model or of another source."""
+        options = {
+            "source": model or self.behaviour.source,
+            "kwargs": self.kwargs,
+            "special_tokens": self.special_tokens,
+            "now": self.now.isoformat(),
+        }
+        return _renewal(options, self.path)
 
 
 def lock(
@@ -77,10 +102,11 @@ def lock(
     Raises:
         InputError: there is no template, or not a valid one.
     """
-    template = load_side(model, special_tokens)
-    given = dict(kwargs or {})
-    behaviour = observe(template, variants_of(template, given), Observing(given, now))
-    return Lock(behaviour, given, dict(special_tokens or {}), now)
+    with ExitStack() as keep:
+        template = load_side(model, special_tokens, keep=keep)
+        given = dict(kwargs or {})
+        behaviour = observe(template, variants_of(template, given), Observing(given, now))
+        return Lock(behaviour, given, dict(special_tokens or {}), now, _model(template))
 
 
 def check_lock(locked: Lock, model: str | None = None) -> GateReport:
@@ -91,27 +117,79 @@ def check_lock(locked: Lock, model: str | None = None) -> GateReport:
         model: the model; None for the one that the signature names.
 
     Raises:
-        InputError: there is no template, or not a valid one.
+        InputError: there is no template, or not a valid one; or tplaudit itself observes the same model in
+            another way now, so that the signature says nothing.
     """
     name = model or locked.behaviour.source
-    template = load_side(name, locked.special_tokens)
-    variants = tuple(dict.fromkeys((*locked.behaviour.variants, *variants_of(template, locked.kwargs))))
-    head = observe(template, variants, Observing(locked.kwargs, locked.now))
+    with ExitStack() as keep:
+        template = load_side(name, locked.special_tokens, keep=keep)
+        variants = tuple(dict.fromkeys((*locked.behaviour.variants, *variants_of(template, locked.kwargs))))
+        head = observe(template, variants, Observing(locked.kwargs, locked.now))
+        known = _model(template)
     gate = Gate(GateSettings(base=locked.behaviour.source, head=name))
     sides = (base_side(locked.behaviour), base_side(head))
     report = judge(gate, sides, compare(locked.behaviour, head))
     same = report.outcome in ("unchanged", "cosmetic")
+    if not same and locked.behaviour.digests == head.digests and locked.model in (None, known):
+        raise InputError(_judged_otherwise(locked), where=name, fix=f"write it anew: {locked.renewal(model)}")
+    notes = [*report.notes, *_differing(locked.model or known, known)]
+    if not same:
+        notes.append(f"{locked.renewal(model)} writes the signature anew, where this is meant")
     return dataclasses.replace(
         report,
         verdict="pass" if same else "fail",
         changes=tuple(map(_failing, report.changes)),
-        notes=(*report.notes, *([] if same else [f"if this is meant: tplaudit lock {name}"])),
+        notes=tuple(notes),
         against="signature",
+        allow=(),
     )
 
 
 def _failing(change: Change) -> Change:
     return change if change.kind == "cosmetic" else dataclasses.replace(change, severity="error")
+
+
+def _model(template: ChatTemplate) -> dict[str, Any]:
+    return {"special_tokens": dict(template.special_tokens), "model_type": model_type(template)}
+
+
+def _judged_otherwise(locked: Lock) -> str:
+    """Say why a signature does not fit templates that are the locked ones."""
+    if locked.model is None:
+        return (
+            "the templates are those that were locked, but do not fit the signature of tplaudit "
+            f"{locked.tplaudit}: the model's special tokens changed, or what tplaudit observes"
+        )
+    return (
+        f"the model is the one that was locked, but tplaudit {__version__} observes it in another way than "
+        f"tplaudit {locked.tplaudit}, which wrote the signature"
+    )
+
+
+def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Say what else of the model is another than when it was locked."""
+    if was["model_type"] != now["model_type"]:
+        yield f"the model's type was {was['model_type']} and is now {now['model_type']}"
+    before, after = was["special_tokens"], now["special_tokens"]
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield f"the special token {name} was {before.get(name)!r} and is now {after.get(name)!r}"
+
+
+def _renewal(value: Mapping[str, Any], path: Path | None) -> str:
+    """Return the command that writes a signature anew, as far as a file tells how it was written."""
+    words = ["tplaudit", "lock", str(value.get("source") or "MODEL")]
+    if path not in (None, DEFAULT_FILE):
+        words += ["--file", str(path)]
+    for option, key in (("--kwargs", "kwargs"), ("--special-token", "special_tokens")):
+        given = value.get(key)
+        for name, item in given.items() if isinstance(given, Mapping) else ():
+            text = item if key == "special_tokens" else json.dumps(item, ensure_ascii=False)
+            words += [option, f"{name}={text}"]
+    now = value.get("now")
+    if now not in (None, CLOCK.isoformat()):
+        words += ["--now", str(now)]
+    return shlex.join(words)
 
 
 def to_text(locked: Lock) -> str:
@@ -125,6 +203,7 @@ def to_text(locked: Lock) -> str:
         "kwargs": locked.kwargs,
         "special_tokens": locked.special_tokens,
         "now": locked.now.isoformat(),
+        "model": locked.model,
         "variants": [list(variant) for variant in behaviour.variants],
         "templates": behaviour.digests,
     }
@@ -153,13 +232,18 @@ def read_lock(path: Path) -> Lock:
         raise InputError((error.strerror or "cannot be read").lower(), where=where, fix=again) from None
     except (ValueError, RecursionError):
         raise InputError("not a signature file", where=where, fix=again) from None
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+    schema = str(value.get("schema")) if isinstance(value, dict) else ""
+    if not schema.startswith(SCHEMA.partition("/")[0] + "/"):
         raise InputError("not a signature file", where=where, fix=again)
-    if value.get("shapes") != VERSION:
-        what = f"written by tplaudit {value.get('tplaudit')}, which rendered other conversations"
+    again = f"write it anew: {_renewal(value, path)}"
+    writer = f"written by tplaudit {value.get('tplaudit')}"
+    if schema != SCHEMA:
+        what = f"{writer} as {schema}, of which tplaudit {__version__} knows only {SCHEMA}"
         raise InputError(what, where=where, fix=again)
+    if value.get("shapes") != VERSION:
+        raise InputError(f"{writer}, which rendered other conversations", where=where, fix=again)
     try:
-        return _lock(value)
+        return dataclasses.replace(_lock(value), path=path)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError("a broken signature file", where=where, fix=again) from None
 
@@ -193,11 +277,21 @@ def _prompt(prompt: Prompt) -> list[Any] | None:
 
 
 def _lock(value: Mapping[str, Any]) -> Lock:
-    variants: tuple[Variant, ...] = tuple((str(name), choice) for name, choice in value["variants"])
+    variants = tuple(_variant(name, choice) for name, choice in value["variants"])
     views = {str(name): _view(view) for name, view in value["views"].items()}
     behaviour = Behaviour(str(value["source"]), dict(value["templates"]), views, variants)
     now = datetime.fromisoformat(value["now"])
-    return Lock(behaviour, dict(value["kwargs"]), dict(value["special_tokens"]), now)
+    model = value.get("model")
+    return Lock(
+        behaviour,
+        dict(value["kwargs"]),
+        dict(value["special_tokens"]),
+        now,
+        None
+        if model is None
+        else {"special_tokens": dict(model["special_tokens"]), "model_type": model["model_type"]},
+        str(value["tplaudit"]),
+    )
 
 
 def _view(value: Mapping[str, Any]) -> View:
@@ -206,11 +300,29 @@ def _view(value: Mapping[str, Any]) -> View:
         str(subject): tuple(_read_prompt(turn, number) for number, turn in enumerate(turns))
         for subject, turns in value["prompts"].items()
     }
-    return View(rows, dict(value["thinking"]), prompts, findings=dict(value["findings"]))
+    thinking = {str(name): _text(verdict) for name, verdict in value["thinking"].items()}
+    findings = dict.fromkeys(value["findings"])
+    if not all(name.partition(" ")[0] in FOLLOWED for name in findings):
+        raise ValueError("an unknown finding")
+    return View(rows, thinking, prompts, findings=findings)
+
+
+def _variant(name: Any, choice: Any) -> Variant:
+    if not isinstance(choice, bool | str):
+        raise TypeError("no value of a switch")
+    return _text(name), choice
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
 
 
 def _row(name: str, found: Any) -> PlacementReport:
     place, _, variant = name.partition("@")
+    if found not in get_args(Verdict):
+        raise ValueError("an unknown verdict")
     row = dataclasses.replace(_ROWS[place], verdict=found)
     if not variant:
         return row
@@ -224,12 +336,12 @@ def _read_prompt(turn: Any, number: int) -> Prompt:
     if turn is None:
         return Prompt(None, error="the template raised")
     digest, body, *rest = turn
-    faults = rest[0] if rest else {}
+    faults: Any = rest[0] if rest else {}
     appended = None if not number else not faults.get("rewritten", False)
     return Prompt(
-        digest,
-        body,
-        lost=tuple(faults.get("lost", ())),
+        _text(digest),
+        None if body is None else _text(body),
+        lost=tuple(map(int, faults.get("lost", ()))),
         disordered=bool(faults.get("disordered")),
         appended=appended,
     )

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...fixtures import DEFAULT_MODEL
 from ..conversation import Message, Request, Transcript
 from ..errors import InputError
 from ..policies.base import Policy, Prepared, render_prepared
@@ -18,6 +19,7 @@ from .differences import Difference, Kind
 from .prompts import Prompt, Turns
 
 if TYPE_CHECKING:
+    from ..report import CacheInfo, TurnReport
     from ..tokens import Tokenizer
 
 #: Shorter texts say too little about which message they belong to.
@@ -35,10 +37,11 @@ class ReplayNumbers:
         turns: how many requests there are.
         raised: how many of them failed.
         prompt_tokens: tokens of all prompts (counted).
-        reprefill: tokens that had to be computed (counted).
+        prefills: per rendered turn, the tokens that had to be computed and those reused before (counted).
         avoidable: those that an append-only client and template would not have computed (counted).
         depth: fewest tokens shared at a turn that parts from what is stored; None where none does.
         error: what the first failing turn raised.
+        cache: what the turns were replayed against; None where that is not at hand.
     """
 
     transcript: str
@@ -46,28 +49,51 @@ class ReplayNumbers:
     turns: int
     raised: int
     prompt_tokens: int
-    reprefill: int
+    prefills: tuple[tuple[int, int], ...]
     avoidable: int
     depth: int | None
     error: str | None
+    cache: CacheInfo | None = None
 
     @property
     def rendered(self) -> int:
         """How many requests gave a prompt."""
         return self.turns - self.raised
 
+    @property
+    def reprefill(self) -> int:
+        """How many tokens had to be computed (counted)."""
+        return sum(tokens for tokens, _ in self.prefills)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaying:
+    """What transcripts are replayed with.
+
+    Attributes:
+        policies: each is replayed against an empty cache of its own, as its server keeps it.
+        tokenizer: what counts the tokens.
+        directory: a model's, whose config.json says what the layers keep; plain attention where it has none.
+        block_size: tokens per block of a paged cache in the place of the servers' own; None for those.
+    """
+
+    policies: Sequence[Policy]
+    tokenizer: Tokenizer
+    directory: Path = DEFAULT_MODEL
+    block_size: int | None = None
+
 
 def transcripts_in(folder: Path) -> tuple[Path, ...]:
-    """Return the transcripts of a folder, sorted; of a file, itself.
+    """Return the transcripts of a folder, sorted; of a file or a pipe, itself.
 
     Raises:
         InputError: there is none.
     """
-    if folder.is_file():
+    if folder.exists() and not folder.is_dir():
         return (folder,)
     found = tuple(path for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES and path.is_file())
     if not found:
-        what = "there are no transcripts in it" if folder.is_dir() else "no such folder"
+        what = "there are no transcripts in it" if folder.is_dir() else "no such file or folder"
         raise InputError(what, where=str(folder), fix=f"put {', '.join(_SUFFIXES)} files there")
     return found
 
@@ -76,9 +102,7 @@ def replay(
     name: str,
     transcript: Transcript,
     template: ChatTemplate,
-    policies: Sequence[Policy],
-    tokenizer: Tokenizer,
-    block: int,
+    replaying: Replaying,
 ) -> Iterator[ReplayNumbers]:
     """Replay a transcript and yield the numbers under each policy.
 
@@ -86,19 +110,19 @@ def replay(
         name: what a person calls the transcript.
         transcript: its requests.
         template: the template.
-        policies: each is replayed against an empty cache of its own.
-        tokenizer: what counts the tokens.
-        block: tokens per cache block.
+        replaying: policies, tokenizer and caches.
 
     Raises:
-        InputError: the transcript cannot be read.
+        InputError: the transcript or the model's config.json cannot be read.
+        UsageError: a server's cache does not take such a model.
     """
-    from ...fixtures import DEFAULT_MODEL
     from ..models import ReplayModel
     from ..replay import Replay
 
-    model = ReplayModel(template, tokenizer, template.source, "template", True, DEFAULT_MODEL, None)
-    run = Replay(transcript, model, policies, block_size=block)
+    model = ReplayModel(
+        template, replaying.tokenizer, template.source, "template", True, replaying.directory, None
+    )
+    run = Replay(transcript, model, replaying.policies, block_size=replaying.block_size, causes=False)
     for _ in run.turns():
         pass
     for policy in run.report().policies:
@@ -110,11 +134,17 @@ def replay(
             len(policy.turns),
             len(errors),
             policy.totals.prompt_tokens,
-            policy.totals.reprefill,
+            tuple(_prefill(turn) for turn in policy.turns if turn.error is None),
             policy.totals.avoidable,
             min(depths, default=None),
             errors[0] if errors else None,
+            policy.server_cache,
         )
+
+
+def _prefill(turn: TurnReport) -> tuple[int, int]:
+    assert turn.reprefill is not None and turn.reused is not None  # only a turn that failed has neither
+    return turn.reprefill, turn.reused
 
 
 def compare_replays(base: ReplayNumbers, head: ReplayNumbers) -> Iterator[Difference]:

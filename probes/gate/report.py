@@ -66,6 +66,8 @@ class BudgetResult:
         passed: whether it was kept.
         reason: why not, or what the numbers are.
         accepted: why it does not count, where somebody agreed to it.
+        error: root mean square error of the head's number where that is predicted; None where it is counted
+            or its error is not known.
     """
 
     name: str
@@ -78,6 +80,7 @@ class BudgetResult:
     passed: bool
     reason: str
     accepted: str | None = None
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ class GateReport:
         notes: what a reader has to know, such as an engine that is not installed.
         warnings: entries that match nothing, or have expired.
         against: whether the base is a template, or the signature of one.
+        allow: what `--allow` has to say so that no changed prompt lets the gate fail; nothing where none
+            does, or where the base is a signature.
     """
 
     schema: str
@@ -121,6 +126,7 @@ class GateReport:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     against: Against = "template"
+    allow: tuple[str, ...] = ()
 
     @property
     def compared(self) -> int:

@@ -97,3 +97,13 @@ RULE_OF_VERDICT: dict[Verdict, str] = {
 _SHARED = (*RULE_OF_VERDICT.values(), "generation-prompt-not-in-history", *FOLLOWED)
 #: All rules of the gate by id, in the order in which reports list them.
 GATE_RULES: dict[str, Rule] = {rule.id: rule for rule in (*(RULES[name] for name in _SHARED), *_ROWS)}
+
+
+def gate_documentation(rule: str) -> str | None:
+    """Return what there is to know of a rule that only the gate has, as Markdown; None where it has none."""
+    found = next((row for row in _ROWS if row.id == rule), None)
+    if found is None:
+        return None
+    return (
+        f"# {found.id}\n\n{found.title}.\n\n{found.help}.\n\nIt is a rule of `tplaudit gate`: docs/gate.md.\n"
+    )

@@ -15,7 +15,9 @@ from .rules import GATE_RULES
 
 #: Where settings are looked for, in this order.
 FILES = ("tplaudit.toml", "pyproject.toml")
-_TEXTS = ("base", "head", "transcripts", "tokenizer")
+#: Tokens per second that any machine may have.
+_RATES = (0.001, 1e9)
+_TEXTS = ("base", "head", "transcripts", "tokenizer", "calibration")
 _LISTS = ("policies", "allow")
 _KEYS = {*_TEXTS, *_LISTS, "kwargs", "prefill-rate", "block-size", "budget", "ignore"}
 
@@ -31,8 +33,9 @@ class GateSettings:
         policies: servers' policies under which transcripts are replayed.
         tokenizer: as `tplaudit replay --tokenizer`.
         kwargs: chat-template kwargs of all renders.
-        block_size: tokens per cache block.
+        block_size: tokens per block of a paged cache in the place of the servers' own caches; None for those.
         prefill_rate: tokens per second, for predicted seconds.
+        calibration: a file of measured prefills for them; None for that of the model on this machine.
         budgets: limits for replays.
         allowances: changes that are meant.
         known: failures that are known.
@@ -44,24 +47,31 @@ class GateSettings:
     policies: tuple[str, ...] = ()
     tokenizer: str | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    block_size: int = 256
+    block_size: int | None = None
     prefill_rate: float | None = None
+    calibration: str | None = None
     budgets: tuple[Budget, ...] = ()
     allowances: tuple[Allowance, ...] = ()
     known: tuple[KnownFailure, ...] = ()
+
+    @property
+    def limits_seconds(self) -> bool:
+        """Whether a budget limits predicted seconds."""
+        return any(budget.name == "max-seconds" for budget in self.budgets)
 
     def check(self) -> GateSettings:
         """Return the settings.
 
         Raises:
-            UsageError: seconds are limited and nothing says how fast the model reads.
+            UsageError: the rate is none, or seconds would be predicted from two things.
         """
-        timed = any(budget.name == "max-seconds" for budget in self.budgets)
-        if timed and self.prefill_rate is None:
+        if self.prefill_rate is not None and not _fits(self.prefill_rate):
             raise UsageError(
-                "seconds are predicted from the prefill rate, and none is given",
-                where="max-seconds",
-                fix="add --prefill-rate TOKENS_PER_SECOND",
+                f"{self.prefill_rate:g} is no rate", where="prefill-rate", fix="give tokens per second"
+            )
+        if self.prefill_rate is not None and self.calibration is not None:
+            raise UsageError(
+                "seconds are predicted from one thing", where="calibration", fix="leave the prefill rate out"
             )
         return self
 
@@ -71,6 +81,9 @@ class GateSettings:
         for name in ("budgets", "allowances", "known"):
             if name in changes:
                 changes[name] = (*getattr(self, name), *changes[name])
+        for name, instead in (("calibration", "prefill_rate"), ("prefill_rate", "calibration")):
+            if name in changes:
+                changes.setdefault(instead, None)
         if "kwargs" in changes:
             changes["kwargs"] = {**self.kwargs, **changes["kwargs"]}
         return replace(self, **changes)
@@ -125,10 +138,10 @@ def _settings(table: Mapping[str, Any], path: Path) -> GateSettings:
         value = table.get(name, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise InputError(f"{name} is no list of texts", where=where, fix=f'write it like {name} = ["…"]')
-    rate, block = table.get("prefill-rate"), table.get("block-size", 256)
-    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0):
+    rate, block = table.get("prefill-rate"), table.get("block-size")
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not _fits(rate)):
         raise InputError("prefill-rate is no rate", where=where, fix="write tokens per second")
-    if isinstance(block, bool) or not isinstance(block, int) or block < 1:
+    if block is not None and (isinstance(block, bool) or not isinstance(block, int) or block < 1):
         raise InputError("block-size is no size", where=where, fix="write a number of tokens")
     budgets = [
         budget
@@ -150,6 +163,10 @@ def _settings(table: Mapping[str, Any], path: Path) -> GateSettings:
         allowances=read_allowances(table.get("allow", ())),
         known=tuple(known),
     )
+
+
+def _fits(rate: float) -> bool:
+    return _RATES[0] <= rate <= _RATES[1]
 
 
 def _tables(table: Mapping[str, Any], key: str, where: str) -> list[Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +19,8 @@ _PREFIX = "git:"
 #: What a model's directory is read for.
 _FILES = ("chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json")
 _MORE = "additional_chat_templates"
+#: What servers and caches know of a model besides.
+_CONFIG = "config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,11 @@ def git_source(name: str, other: str | None = None) -> GitSource | None:
 
 
 def load_side(
-    name: str, special_tokens: Mapping[str, str] | None = None, *, other: str | None = None
+    name: str,
+    special_tokens: Mapping[str, str] | None = None,
+    *,
+    other: str | None = None,
+    keep: ExitStack | None = None,
 ) -> ChatTemplate:
     """Load a template.
 
@@ -63,6 +70,8 @@ def load_side(
         name: anything that `load_template` takes, or `git:REV:PATH`.
         special_tokens: laid over the model's own.
         other: the other side, which gives the path where `git:REV` has none.
+        keep: what removes the files of a revision when it ends; without it they are gone at once, and with
+            them what servers read of a model besides its templates.
 
     Raises:
         InputError: there is no template there; MissingAtRevision where the revision does not have the path.
@@ -70,7 +79,8 @@ def load_side(
     source = git_source(name, other)
     if source is None:
         return load_template(name, special_tokens=special_tokens)
-    with _checked_out(source) as path:
+    with ExitStack() as until_loaded:
+        path = (keep or until_loaded).enter_context(_checked_out(source))
         try:
             template = load_template(path, special_tokens=special_tokens)
         except InputError as error:
@@ -86,17 +96,43 @@ def is_bare(name: str) -> bool:
     return name == "-" or suffix == ".jinja" or (Path(name).is_file() and suffix not in (".json", ".gguf"))
 
 
-def with_tokens_of(bare: ChatTemplate, other: ChatTemplate) -> ChatTemplate:
-    """Return a template without special tokens of its own with those of the other side."""
+def in_the_model_of(bare: ChatTemplate, other: ChatTemplate, keep: ExitStack) -> ChatTemplate:
+    """Return a template that stands alone as one of the other side's model, with its tokens and config.json.
+
+    Args:
+        bare: the template.
+        other: the model.
+        keep: what removes the files of that model when it ends.
+    """
     made_up = {name for name, text in BARE_TOKENS.items() if bare.special_tokens.get(name) == text}
     own = {name: text for name, text in bare.special_tokens.items() if name not in made_up}
     return ChatTemplate(
         {name: source.text for name, source in bare.sources.items()},
         source=bare.source,
+        path=_in_directory_of(bare, other, keep),
         special_tokens={**other.special_tokens, **own},
         now=bare.now,
         limits=bare.limits,
     )
+
+
+def _in_directory_of(bare: ChatTemplate, other: ChatTemplate, keep: ExitStack) -> Path | None:
+    config = None if other.path is None else other.path / _CONFIG
+    if config is None or not config.is_file():
+        return bare.path
+    folder = Path(keep.enter_context(tempfile.TemporaryDirectory(prefix="tplaudit-")))
+    (folder / _FILES[0]).write_bytes(bare.text.encode("utf-8", "surrogatepass"))
+    shutil.copyfile(config, folder / _CONFIG)
+    return folder
+
+
+def files_of(name: str) -> tuple[str, ...]:
+    """Return the files on disk that a side is read from; none for a revision, the hub or stdin."""
+    path = Path(name)
+    if not path.is_dir():
+        return (name,) if path.is_file() else ()
+    files = (path / file for file in (*_FILES, _CONFIG, "tokenizer.json"))
+    return tuple(str(file) for file in (*files, *path.glob(f"{_MORE}/*.jinja")) if file.is_file())
 
 
 def annotated_path(name: str) -> str | None:
@@ -132,7 +168,7 @@ def _checked_out(source: GitSource) -> Iterator[Path]:
             source, "ls-tree", "-r", "-z", "--full-tree", "--name-only", f"{source.revision}:{path}"
         ).decode()
         for name in listed.split("\0"):
-            if name in _FILES or (name.startswith(f"{_MORE}/") and name.endswith(".jinja")):
+            if name in (*_FILES, _CONFIG) or (name.startswith(f"{_MORE}/") and name.endswith(".jinja")):
                 file = f"{path}/{name}" if path else name
                 (place / name).write_bytes(_git(source, "cat-file", "blob", f"{source.revision}:{file}"))
         yield place
@@ -173,7 +209,10 @@ def _run(arguments: list[str], where: str) -> bytes:
             if "does not exist in" in what or "exists on disk, but not in" in what
             else InputError
         )
-        raise error(
-            what, where=where, fix="check the revision and the path; shallow clones have to fetch it first"
+        fix = (
+            "run it inside the repository, or name a file"
+            if "not a git repository" in what
+            else "check the revision and the path; shallow clones have to fetch it first"
         )
+        raise error(what, where=where, fix=fix)
     return done.stdout

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..errors import UsageError
 from . import (
+    aliases,
     as_is,
     flyto_mlx,
     fusion_mlx,
@@ -26,7 +27,18 @@ from . import (
 )
 from .base import Action, ActionKind, Policy, PolicyKind, Prepared
 
-__all__ = ["POLICIES", "Action", "ActionKind", "Policy", "PolicyKind", "Prepared", "names", "parse_policy"]
+__all__ = [
+    "POLICIES",
+    "Action",
+    "ActionKind",
+    "Policy",
+    "PolicyKind",
+    "Prepared",
+    "canonical",
+    "find_kind",
+    "names",
+    "parse_policy",
+]
 
 POLICIES: dict[str, PolicyKind] = {
     kind.name: kind
@@ -57,20 +69,42 @@ def names() -> tuple[str, ...]:
     return tuple(POLICIES)
 
 
+def canonical(spec: str) -> str:
+    """Return `NAME[:OPTION=VALUE,...]` with the policy's own name, where it is known by the one given."""
+    return aliases.canonical(spec, POLICIES)
+
+
+def find_kind(spec: str, where: str = "--policy") -> PolicyKind:
+    """Return the kind of policy that a person named, by its own name or another one, options or none.
+
+    Args:
+        spec: `NAME` or `NAME:OPTION=VALUE,...`.
+        where: what the name was given to.
+
+    Raises:
+        UsageError: where the name is unknown; the error suggests one.
+    """
+    name = spec.partition(":")[0]
+    kind = POLICIES.get(canonical(name))
+    if kind is None:
+        near = aliases.nearest(name, POLICIES)
+        fix = f"did you mean {near}? `tplaudit policies` lists them" if near else "see `tplaudit policies`"
+        raise UsageError(f"there is no policy {name!r}", where=where, fix=fix)
+    return kind
+
+
 def parse_policy(spec: str) -> Policy:
     """Return the policy that a person named.
 
     Args:
-        spec: `NAME` or `NAME:OPTION=VALUE,...`.
+        spec: `NAME` or `NAME:OPTION=VALUE,...`; NAME may be written in other ways, too (aliases.py).
 
     Raises:
-        UsageError: where the name, an option or a value is unknown; the error lists the known ones.
+        UsageError: where the name, an option or a value is unknown; the error lists the known ones, or
+            suggests a name.
     """
-    name, colon, rest = spec.partition(":")
-    kind = POLICIES.get(name)
-    if kind is None:
-        fix = f"choose from {', '.join(names())}"
-        raise UsageError(f"there is no policy {name!r}", where="--policy", fix=fix)
+    kind = find_kind(spec)
+    name, colon, rest = canonical(spec).partition(":")
     options: dict[str, str] = {}
     for item in rest.split(",") if colon else ():
         option, equals, value = item.partition("=")

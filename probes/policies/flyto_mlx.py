@@ -90,7 +90,7 @@ KINDS = (
         source="panwudi/flyto-mlx 0.7.0",
         date="2026-10",
         evidence="run",
-        cache="paged:256",
+        cache="flyto-mlx",
         drift="A note moves from the turn before it to the user turn after it once that arrives; a refused "
         "note moves all of them into the first block.",
     ),

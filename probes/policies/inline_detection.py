@@ -8,13 +8,16 @@ that drops or moves the second system turn passes; SGLang looks for its text, so
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..conversation import Message
 from ..errors import RenderError
+from .base import Action, Messages, Rewrite
 from .omlx_probe import Answer
 from .reasoning import template_text
+from .system_turns import indices
 
 if TYPE_CHECKING:
     from ..template import ChatTemplate
@@ -24,6 +27,7 @@ ROLES = ("system", "user", "system", "user")
 #: A tag and functions that transformers gives to templates and SGLang's test does not.
 _GENERATION_TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _MISSING_FUNCTIONS = re.compile(r"\b(raise_exception|strftime_now)\b")
+_MISSING_NAMES = re.compile(r"\bmissing_(raise_exception|strftime_now)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +49,36 @@ class Detector:
             self.answers[key] = self.ask(template)
         return self.answers[key]
 
+    def place(
+        self,
+        messages: Messages,
+        others: Sequence[Message],
+        template: ChatTemplate,
+        *,
+        in_place: Callable[[Messages], Rewrite],
+        moved: Callable[[Messages], Rewrite],
+    ) -> Rewrite:
+        """Leave system turns in place or move them, as the test of the template decides.
+
+        Args:
+            messages: the conversation.
+            others: its system turns that are not first.
+            template: the template.
+            in_place: what is done where it takes them.
+            moved: what is done where it does not.
+        """
+        answer = self(template)
+        probed = Rewrite(messages, (Action("probed", indices(others), answer.why),))
+        return probed.then(in_place if answer.in_place else moved)
+
 
 def vllm_test(template: ChatTemplate) -> Answer:
     """Make vLLM's test: the four messages must render, without tools."""
     try:
         template.render([{"role": role, "content": "t"} for role in ROLES], add_generation_prompt=False)
     except RenderError as error:
-        return Answer(False, f"system, user, system, user raises {error}")
-    return Answer(True, "system, user, system, user renders; the server does not look at the text")
+        return Answer(False, f"a test of system, user, system, user raises {error}")
+    return Answer(True, "a test of system, user, system, user renders; the server does not look at the text")
 
 
 def sglang_test(template: ChatTemplate) -> Answer:
@@ -78,7 +104,8 @@ def sglang_test(template: ChatTemplate) -> Answer:
     try:
         prompt = bare.render(messages, add_generation_prompt=False)
     except RenderError as error:
-        return Answer(False, f"system, user, system, user raises {error}")
+        said = _MISSING_NAMES.sub(r"\1", str(error))
+        return Answer(False, f"a test of system, user, system, user raises {said}")
     if SENTINEL not in prompt:
         return Answer(False, "the text of the second system turn is not in the prompt")
     return Answer(True, "the text of the second system turn is in the prompt; the server does not look where")

@@ -162,7 +162,7 @@ KINDS = (
         source="youssofal/MTPLX#477; release 2.12.2 for version=2.12",
         date="2026-09-16",
         evidence="reported",
-        cache="paged:2048",
+        cache="mtplx",
         drift="each later system turn lengthens the first system message; with version=2.12 a later one "
         "changes at most the end of the user turn before it",
     ),

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..conversation import Message, Request
 from .anthropic_route import AnthropicRules
-from .base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from .base import Messages, Policy, PolicyKind, Prepared, Rewrite
 from .inline_detection import Detector, sglang_test
 from .part_texts import merge_into_first, part_texts, stripped
 from .reasoning import template_text
 from .responses_route import ResponsesRules
 from .routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
-from .system_turns import indices, is_system, keep
+from .system_turns import is_system, keep
 from .texts import Text
 from .tool_arguments import parse_arguments
 
@@ -75,11 +75,13 @@ class Sglang:
         others = [message for message in messages[1:] if is_system(message)]
         if self.version == MOVES_ALL or not others:
             return merge_into_first(messages, _texts_of, _BETWEEN, why)
-        answer = self.detector(template)
-        probed = (Action("probed", indices(others), answer.why),)
-        if answer.in_place:
-            return Rewrite(messages, probed).then(lambda given: keep(given, "left in place"))
-        return Rewrite(messages, probed).then(lambda given: merge_into_first(given, _texts_of, _BETWEEN, why))
+        return self.detector.place(
+            messages,
+            others,
+            template,
+            in_place=lambda given: keep(given, "left in place"),
+            moved=lambda given: merge_into_first(given, _texts_of, _BETWEEN, why),
+        )
 
 
 def _texts_of(message: Message, leads: bool) -> list[Text]:

@@ -78,12 +78,14 @@ class Vllm:
         others = [message for message in messages[1:] if is_system(message)]
         if not others:
             return _in_place(messages)
-        answer = self.detector(template)
-        probed = (Action("probed", indices(others), answer.why),)
-        if answer.in_place:
-            return Rewrite(messages, probed).then(_in_place)
         why = "moved into the first system message, without a separator"
-        return Rewrite(messages, probed).then(lambda given: merge_into_first(given, _texts_of, "", why))
+        return self.detector.place(
+            messages,
+            others,
+            template,
+            in_place=_in_place,
+            moved=lambda given: merge_into_first(given, _texts_of, "", why),
+        )
 
 
 def _without_billing(request: Request) -> Request:

@@ -18,6 +18,9 @@ __all__ = ["FORMATS", "Format", "open_transcript"]
 FORMATS: tuple[Format, ...] = (requests_json.FORMAT, requests_jsonl.FORMAT, messages_jsonl.FORMAT)
 """Every format that is read; the first one that claims a file's first object gets it."""
 
+#: How no JSON begins.
+_TEMPLATES_BEGIN = ("{%", "{{", "{#")
+
 
 def open_transcript(path_or_dash: str | Path) -> Transcript:
     """Return the transcript of that name, after a look at its first lines.
@@ -50,6 +53,7 @@ def _detect(source: Source) -> Format:
         record = parse_object(text, source.label, line)
     except InputError:
         # A cut-off first line of JSONL is unfinished too, but then the next line begins a new object.
+        _refuse_template(source, text)
         follows = next(lines, (0, ""))[1]
         if is_unfinished(text) and (text[-1] in "{[,:" or not follows.startswith("{")):
             return requests_json.FORMAT
@@ -60,3 +64,13 @@ def _detect(source: Source) -> Format:
         if candidate.claims(record):
             return candidate
     refuse_unknown(where)
+
+
+def _refuse_template(source: Source, text: str) -> None:
+    """Raise InputError where a text that is no JSON belongs to a chat template; return otherwise."""
+    from ..template_files import TEMPLATE_SUFFIXES  # brings Jinja
+
+    if text.startswith(_TEMPLATES_BEGIN) or source.label.endswith(TEMPLATE_SUFFIXES):
+        what = "this is a chat template, not a transcript"
+        fix = "give it with --template, and a transcript in its place"
+        raise InputError(what, where=source.label, fix=fix)

@@ -12,7 +12,9 @@ from .source import Source
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way in which transcripts are stored. Its functions are module-level, so that a transcript pickles.
+    """One way in which transcripts are stored.
+
+    Its functions are module-level, so that a file's transcript pickles.
 
     Attributes:
         name: the format's name, that of its module.

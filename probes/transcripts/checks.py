@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
 from ..errors import InputError
@@ -80,6 +80,22 @@ def read_now(body: Mapping[str, Any], where: str) -> datetime | None:
         raise InputError(
             f"now is {now!r}, not an ISO 8601 time", where=where, fix='write it as "2026-01-31T12:00:00"'
         ) from None
+
+
+def read_timestamp(value: Any) -> datetime | None:
+    """Return a time that a log wrote, ISO 8601 or seconds or milliseconds since 1970; None for anything else.
+
+    A time without a zone counts as UTC.
+    """
+    try:
+        if isinstance(value, str):
+            read = datetime.fromisoformat(value)
+            return read if read.tzinfo else read.replace(tzinfo=UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None
 
 
 def read_object(data: Any, what: str, write: str, where: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from ..conversation import Dialect, Message, Request
 from ..errors import InputError
 from .apis import APIS, told_by_body, told_by_path
+from .checks import read_timestamp
 from .responses import output_items, response_id
 from .sharing import shared_message, sharing
 from .unread import refuse_unknown, refuse_unread
@@ -50,7 +51,7 @@ def read_record(record: Mapping[str, Any], earlier: Earlier, where: str) -> Requ
 
     Known shapes: a request body, `{custom_id, method, url, body}` as in OpenAI's batch input, `{custom_id,
     params}` as in Anthropic's, and `{request: body}`; beside the messages or outside the body there may be
-    the `response` and the clock `now`.
+    the `response`, the clock `now` and the `timestamp` at which the client sent it.
 
     Args:
         record: the object as it was read.
@@ -65,6 +66,8 @@ def read_record(record: Mapping[str, Any], earlier: Earlier, where: str) -> Requ
         refuse_unknown(where)
     body = _unwrapped(record)
     refuse_unread(body, where)
+    sent = read_timestamp(record.get("timestamp", body.get("timestamp")))
+    body = {key: value for key, value in body.items() if key != "timestamp"}
     told = told_by_record(record)
     if told and told != earlier.dialect:
         raise InputError(
@@ -83,6 +86,7 @@ def read_record(record: Mapping[str, Any], earlier: Earlier, where: str) -> Requ
         messages=tuple(messages),
         partial=settings.partial or api.begins(written[-1]),
         reply=api.reply(body.get("response"), where),
+        sent=sent or settings.now,
     )
     if earlier.request:
         request = sharing(request, earlier.request)

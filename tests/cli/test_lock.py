@@ -31,7 +31,7 @@ def test_lock_and_check(tplaudit, folder: Path) -> None:
     failed = tplaudit("lock", "--check")
     assert failed.returncode == 1
     assert "regressed system-dropped" in failed.stdout
-    assert "Note: if this is meant: tplaudit lock chat.jinja." in failed.stdout
+    assert "Note: tplaudit lock chat.jinja writes the signature anew, where this is meant." in failed.stdout
 
 
 def test_an_improvement_has_to_be_locked_anew(tplaudit, folder: Path) -> None:
@@ -55,12 +55,23 @@ def test_an_improvement_has_to_be_locked_anew(tplaudit, folder: Path) -> None:
         ["--check", "--file", "none.lock"],
         ["chat.jinja", "--json"],
         ["chat.jinja", "--file", "missing/folder/x.lock"],
+        ["chat.jinja", "--file", "chat.jinja"],
     ],
 )
 def test_errors(tplaudit, folder: Path, arguments: list[str]) -> None:
     done = tplaudit("lock", *arguments)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_check_leaves_signature_and_template_alone(tplaudit, folder: Path) -> None:
+    tplaudit("lock", "chat.jinja")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    for target in ("chat.jinja", "tplaudit.lock"):
+        done = tplaudit("lock", "--check", "--output", target)
+        assert done.returncode == 2
+        assert done.stderr == f"tplaudit: {target}: it would overwrite what is read; give another file\n"
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_check_takes_its_settings_from_the_signature(tplaudit, folder: Path) -> None:

@@ -78,10 +78,15 @@ def test_one_as_json(tplaudit) -> None:
     assert "docs/servers.md, section 1" in policy["documentation"]
 
 
+def test_other_spellings_name_the_same_policy(tplaudit) -> None:
+    assert tplaudit("policies", "llama.cpp").stdout == tplaudit("policies", "llama-cpp").stdout
+    assert tplaudit("policies", "oMLX:pr-1991").stdout.startswith("omlx\n")
+
+
 def test_an_unknown_name_is_one_line(tplaudit) -> None:
     done = tplaudit("policies", "omxl")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tplaudit: policies: there is no policy 'omxl'; choose from as-is, omlx, ")
+    assert done.stderr.startswith("tplaudit: policies: there is no policy 'omxl'; did you mean omlx? ")
     assert done.stderr.count("\n") == 1
 
 

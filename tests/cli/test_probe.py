@@ -19,12 +19,13 @@ def test_the_terminal_output_says_what_a_template_does(tplaudit) -> None:
         STRICT: ("fails with an error when a system turn is not first", "✗ error", "the request fails"),
         IN_PLACE: ("writes a system turn wherever it stands", "✓ in place", "all before it stays as it was"),
         DROPPING: ("loses a system turn that is not first", "∅ lost", "the model never sees it"),
-        MOVING: ("moves a system turn that is not first to another place", "↷ moved", "is computed again"),
+        MOVING: ("it writes it in the first system block at the front", "↷ moved", "is computed again"),
     }
     for path, texts in sentences.items():
         out = tplaudit("probe", path).stdout
         for text in texts:
             assert text in out, (path, text)
+        assert "vllm:route=messages" in out and "llama-cpp" in out and "lm-studio" in out
         assert "after a tool result" in out and "before an assistant turn" in out
         assert "\x1b" not in out
         assert all(
@@ -117,9 +118,13 @@ def test_a_folder_of_templates(tplaudit, tmp_path: Path) -> None:
 
 
 def test_several_models(tplaudit, tmp_path: Path) -> None:
-    document = json.loads(
-        tplaudit("probe", IN_PLACE, tmp_path / "no.jinja", MODELS / "tiny", "--json").stdout
-    )
+    some = tplaudit("probe", IN_PLACE, tmp_path / "no.jinja", MODELS / "tiny", "--json", "--fail-on", "never")
+    document = json.loads(some.stdout)
+    # A person named it, and it is not there; what is there and no template is only a row.
+    assert some.returncode == 2
+    assert some.stderr == f"tplaudit: {tmp_path / 'no.jinja'}: no such file or directory; check the path\n"
+    (tmp_path / "bad.jinja").write_text("{% if %}", encoding="utf-8")
+    assert tplaudit("probe", IN_PLACE, tmp_path / "bad.jinja").returncode == 0
     errors = [result.get("error") for result in document["results"]]
     assert errors[0] is None and errors[2] is None and "no such file" in errors[1]
     done = tplaudit("probe", tmp_path / "no.jinja", tmp_path / "nor.jinja")
@@ -171,6 +176,9 @@ def test_rules_and_explain(tplaudit) -> None:
     done = tplaudit("explain", "system-dropped")
     assert done.returncode == 0
     assert done.stdout.startswith("# system-dropped\n") and "**Why it matters.**" in done.stdout
+    of_the_gate = tplaudit("explain", "text-lost")
+    assert of_the_gate.returncode == 0
+    assert of_the_gate.stdout.startswith("# text-lost\n\nThe text of a message is missing")
     unknown = tplaudit("explain", "nothing")
     assert unknown.returncode == 2
     assert "there is no rule or cause 'nothing'; see `tplaudit rules`" in unknown.stderr

@@ -6,17 +6,19 @@ import json
 import re
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tplaudit.cli.formats import diff_text, render_text
+from tplaudit.cli.formats import diff_text, prompt_text, render_text
 from tplaudit.fixtures import template, transcript
 from tplaudit.probes.policies import names, parse_policy
 from tplaudit.probes.render_report import Plan, RenderReport, render_turns
 from tplaudit.probes.template_files import load_template
+from tplaudit.probes.text_spans import Span
 from tplaudit.probes.transcripts import open_transcript
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +79,38 @@ def test_a_turn_whose_system_turns_fared_differently_names_them() -> None:
     assert "✎ noted 1, 4, 10" in text
     assert "∅ dropped 7" in text
     assert "System turns that are not first: 1, 4, 7, 10" in text
+
+
+def test_the_head_names_the_routes_that_count() -> None:
+    assert "Route: messages (that of the request; another one:" in drawn(report(MESSAGES, "in-place", "omlx"))
+    assert "Route: chat (that" in drawn(report(CLAUDE, "in-place", "as-is", "vLLM", turn=2))
+    assert "Route: none\n" in drawn(report(CLAUDE, "in-place", "omlx:route=none,engine=vlm", turn=2))
+    several = drawn(report(MESSAGES, "in-place", "omlx", "hoist", "vllm:chat-completions", "sglang"))
+    assert "Routes: messages for omlx, sglang; chat for vllm:chat-completions" in several
+    assert "Route" not in drawn(report(CLAUDE, "in-place", "as-is", "llama-cpp", turn=2))
+
+
+def test_a_long_prompt_is_drawn_in_time_that_grows_with_its_length() -> None:
+    def seconds(lines: int) -> float:
+        text = "<|im_start|>some words of a line\n" * lines
+        spans = [Span(at * 33 + 12, at * 33 + 32, at, at, "content") for at in range(lines)]
+        console = Console(width=100, file=StringIO())
+        started = time.perf_counter()
+        prompt_text.draw_prompt(text, spans, ["<|im_start|>"], console, full=False)
+        return time.perf_counter() - started
+
+    few, many = min(seconds(200) for _ in range(3)), seconds(4000)
+    assert many < 100 * few  # 20 times the lines; where every line is cut out of the whole it is 350 times
+
+
+def test_a_part_of_a_prompt_keeps_its_styles() -> None:
+    console = Console(width=100, record=True, force_terminal=True, color_system="standard", file=StringIO())
+    spans = [Span(2, 9, 0, 0, "content"), Span(11, 16, 1, 1, "content")]
+    prompt_text.draw_prompt("<>one\ntwo<>three", spans, ["<>"], console, full=True)
+    text = console.export_text(styles=True)
+    first, second = text.splitlines()
+    assert first.endswith("\x1b[7m<>\x1b[0m\x1b[36mone\x1b[0m")
+    assert second.endswith("\x1b[36mtwo\x1b[0m\x1b[7m<>\x1b[0m\x1b[35mthree\x1b[0m")
 
 
 def test_the_table_fits_a_narrow_terminal() -> None:
@@ -307,3 +341,22 @@ def test_output_file(tplaudit, tmp_path: Path) -> None:
     done = tplaudit("render", REMINDERS, "--turn", 1, "--diff", "omlx", "hoist", "--output", out)
     assert (done.returncode, done.stdout) == (0, "")
     assert out.read_text().startswith("--- omlx, turn 1\n")
+
+
+def test_a_model_that_is_no_template_is_told_first(tplaudit, tmp_path):
+    empty = tmp_path / "empty.jinja"
+    empty.write_text("")
+    done = tplaudit("render", transcript("chat"), "--model", empty)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the template renders nothing" in done.stderr
+
+
+def test_it_runs_without_stderr(tplaudit):
+    code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-m", "tplaudit.cli.app", "render", transcript("chat"), "--json"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)

@@ -228,7 +228,7 @@ def test_a_rate_predicts_seconds_and_says_so(tplaudit) -> None:
     assert report["prefill_rate"] == 200
     for turn in report["policies"][0]["turns"]:
         assert turn["cost"] == {
-            "seconds": turn["reprefill"] / 200,
+            "seconds": pytest.approx(turn["reprefill"] / 200),
             "kind": "predicted",
             "error": None,
             "measured": None,

@@ -226,3 +226,10 @@ def test_heavy_libraries_are_not_loaded(tplaudit, tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=40, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_one_of_several_that_is_not_there(tplaudit, tmp_path: Path) -> None:
+    done = tplaudit("thinking", CLEAR, tmp_path / "no.jinja")
+    assert done.returncode == 2
+    assert done.stderr == f"tplaudit: {tmp_path / 'no.jinja'}: no such file or directory; check the path\n"
+    assert "kept" in done.stdout

@@ -16,8 +16,9 @@ from tplaudit.probes.models import load_model
 from tplaudit.probes.ownership import owner_at
 from tplaudit.probes.probe_report import Failure, check_compiles
 from tplaudit.probes.sweep import Settings, sweep
-from tplaudit.probes.template import ChatTemplate, TemplateSource
+from tplaudit.probes.template import ChatTemplate
 from tplaudit.probes.template_files import load_template
+from tplaudit.probes.template_source import TemplateSource
 from tplaudit.probes.tokenizer_files import load_bundled_tokenizer
 from tplaudit.probes.tokens import IncrementalEncoder
 

@@ -18,7 +18,8 @@ from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError, RenderLimit
 from tplaudit.probes.isolation import child
 from tplaudit.probes.rendering import Limits
-from tplaudit.probes.template import ChatTemplate, TemplateSource
+from tplaudit.probes.template import ChatTemplate
+from tplaudit.probes.template_source import TemplateSource
 
 LIMITS = Limits(seconds=0.3, characters=5_000_000, bytes=400_000_000)
 #: What a busy machine may add to the kill; no measure of speed.
@@ -339,7 +340,7 @@ def test_the_static_check_is_not_what_stops_them(monkeypatch: pytest.MonkeyPatch
     hostile = {name: BEGIN + text for name, text in {**FOR_EVER, **GROWING}.items()}
     seen = {name for name, text in hostile.items() if not TemplateSource(text).well_behaved}
     assert seen >= STATIC and len(seen) > 20
-    monkeypatch.setattr("tplaudit.probes.template.well_behaved", lambda tree: True)
+    monkeypatch.setattr("tplaudit.probes.template_source.well_behaved", lambda tree: True)
     for name in sorted(seen - STATIC):
         assert isinstance(attack(hostile[name])[1], RenderLimit), name
 
@@ -454,7 +455,7 @@ def test_other_threads_render_in_the_child() -> None:
 
 
 def test_the_parsing_of_a_template_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tplaudit.probes.template._PARSE_SECONDS", 0.2)
+    monkeypatch.setattr("tplaudit.probes.template_source._PARSE_SECONDS", 0.2)
     template = ChatTemplate({"default": "{{ a }}" * 140_000}, source="", limits=LIMITS)
     started = time.monotonic()
     with pytest.raises(RenderLimit):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from tplaudit.probes.caches.layers import Layers
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.divergence import Prompt
-from tplaudit.probes.marks import MarkReader
+from tplaudit.probes.marks import MarkReader, occurrences
 from tplaudit.probes.template import ChatTemplate
 from tplaudit.probes.tokenizer_files import load_tokenizer_named
 from tplaudit.probes.tokens import IncrementalEncoder
@@ -25,8 +26,8 @@ CHAT = [
 HYBRID = Layers(recurrent=True)
 
 
-def prompt(messages, **kwargs):
-    template = ChatTemplate({"default": TEMPLATE}, source="test")
+def prompt(messages, text=TEMPLATE, **kwargs):
+    template = ChatTemplate({"default": text}, source="test")
     request = Request(tuple(Message(each, at) for at, each in enumerate(messages)), kwargs=kwargs)
     text = template.render_request(request)
     return Prompt(1, request, request, text, encoder().encode(text), template)
@@ -42,7 +43,8 @@ def test_positions_are_where_the_texts_stand():
     assert marks.prompt_tokens == len(made.text)
     assert marks.generation_prompt == made.text.index("[assistant]<think>")
     assert marks.think_start == made.text.index("<think>")
-    assert marks.user_starts == (made.text.index("[user]Two?"),)
+    assert marks.user_start == made.text.index("[user]Two?")
+    assert marks.user_headers == (made.text.index("[user]One?"), marks.user_start)
     # An empty user turn shares its header.
     assert marks.system_end == made.text.index("One?")
     assert marks.ends_in_user
@@ -55,10 +57,25 @@ def test_a_generation_prompt_that_stays_persists():
     assert (marks.think_start, marks.prompt_tokens) == (None, None)
 
 
+def test_tool_results_written_as_user_turns_are_user_turns_to_llama_cpp():
+    text = TEMPLATE.replace("[{{ m.role }}]", "[{{ 'user' if m.role == 'tool' else m.role }}]")
+    messages = [*CHAT, {"role": "assistant", "content": "call"}, {"role": "tool", "content": "3"}]
+    made = prompt(messages, text)
+    marks = MarkReader(encoder(), HYBRID).read(made)
+    assert marks.user_start == made.text.index("[user]Two?")
+    assert marks.user_headers == tuple(made.text.index(f"[user]{each}") for each in ("One?", "Two?", "3"))
+
+
+def test_occurrences():
+    assert occurrences(np.array([1, 1]), np.array([1, 1, 1, 2, 1, 1])) == (0, 1, 4)
+    assert occurrences(np.array([], np.int32), np.array([1])) == ()
+    assert occurrences(np.array([1, 2]), np.array([1])) == ()
+
+
 def test_nothing_is_looked_for_where_layers_can_be_cut():
     made = replace(prompt(CHAT), template=None)
     marks = MarkReader(encoder(), Layers()).read(made)
-    assert (marks.generation_prompt, marks.user_starts, marks.system_end) == (None, (), 0)
+    assert (marks.generation_prompt, marks.user_headers, marks.system_end) == (None, (), 0)
     assert marks.ends_in_user
     assert not MarkReader(encoder(), Layers()).read(prompt(CHAT[:3])).ends_in_user
 
@@ -68,5 +85,5 @@ def test_a_template_that_refuses_the_beginning_gives_no_position():
     made = prompt(CHAT)
     made = replace(made, template=ChatTemplate({"default": strict}, source="test"))
     marks = MarkReader(encoder(), HYBRID).read(made)
-    assert (marks.user_starts, marks.system_end) == ((), 0)
+    assert (marks.user_start, marks.user_headers, marks.system_end) == (0, (), 0)
     assert marks.generation_prompt == made.text.rindex("[assistant]")

@@ -73,7 +73,8 @@ def test_what_a_cache_takes_over_can_be_put_back(engine, name):
     for number, (kept, new) in enumerate(TURNS):
         ids = np.concatenate([base[:kept], random_ids(new, number)])
         base = ids if number == 1 else base
-        marks = Marks(generation_prompt=len(ids) - 3, user_starts=(90, len(ids) - 20))
+        last = len(ids) - 20
+        marks = Marks(generation_prompt=len(ids) - 3, user_start=last, user_headers=(90, last))
         match = cache.match(ids)
         with cache.hold(match):
             blocks = [block.payload for block in match.blocks]

@@ -13,7 +13,7 @@ from tplaudit.probes.errors import InputError
 from tplaudit.probes.models import load_model
 from tplaudit.probes.policies import POLICIES, parse_policy
 from tplaudit.probes.replay import Replay
-from tplaudit.probes.report import totals
+from tplaudit.probes.totals import totals
 from tplaudit.probes.transcripts import open_transcript
 
 TINY = runpy.run_path(str(Path(__file__).with_name("tiny_models.py")))

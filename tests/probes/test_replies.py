@@ -131,19 +131,6 @@ def test_ids_that_were_generated_otherwise_part_where_the_text_goes_on_alike():
     assert parted.stored_ids[0] != parted.prompt_ids[0]
 
 
-def test_a_reply_that_history_has_otherwise():
-    changed = {"role": "assistant", "content": "It sails at ten."}
-    requests = [request(ASKED, REPLY), request((*ASKED, changed, THEN))]
-    _, second = replayed(STEADY, requests)
-    parted = second.divergence
-    assert (parted.cause, parted.confirmed) == ("other", False)
-    assert parted.stored.startswith("nine.")
-    assert parted.prompt.startswith("ten.")
-    assert (parted.message.index, parted.was.message.index) == (1, 1)
-    _, second = replayed(STEADY, requests, causes=False)
-    assert (second.divergence.cause, second.divergence.evidence) == (None, None)
-
-
 def test_the_same_prompt_again_parts_from_nothing():
     _, second = replayed(STEADY, [request(ASKED, REPLY), request(ASKED, REPLY)])
     assert second.depth == second.prompt_tokens

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tplaudit.probes.caches import make_cache
 from tplaudit.probes.policies import POLICIES, parse_policy
 from tplaudit.probes.server_caches import server_cache
 
@@ -14,7 +13,8 @@ from tplaudit.probes.server_caches import server_cache
         ("as-is", "paged", 256),
         ("omlx", "paged", 256),
         ("fusion-mlx", "fusion-mlx", 64),
-        ("mtplx", "paged", 2048),
+        ("flyto-mlx", "flyto-mlx", 256),
+        ("mtplx", "mtplx", 1),
         ("vllm", "vllm", 16),
         ("mlx-vlm", "mlx-vlm", 16),
         ("rapid-mlx", "rapid-mlx", 1),
@@ -42,7 +42,14 @@ def test_the_version_of_omlx_is_its_caches():
     for version, expected in (("0.5.3", 0), ("sept", 2048)):
         cache = server_cache(parse_policy(f"omlx:version={version}"), model_kind="hybrid")
         assert cache.reusable(4096, 4096) == expected
-    # Another server's version is no version of oMLX.
-    cache = server_cache(parse_policy("mtplx:version=2.12"), model_kind="hybrid")
-    latest = make_cache("paged", model_kind="hybrid")
-    assert cache.reusable(4096, 4096) == latest.reusable(4096, 4096) == 2048
+
+
+@pytest.mark.parametrize("policy", ["flyto-mlx", "fusion-mlx"])
+def test_servers_that_took_over_an_earlier_omlx(policy):
+    cache = server_cache(parse_policy(policy), model_kind="hybrid")
+    assert cache.reusable(4096, 4096) == 0
+    assert cache.tails is False
+
+
+def test_another_servers_version_is_no_version_of_omlx():
+    assert server_cache(parse_policy("vllm:version=2026-06-02")).kind == "vllm"

@@ -9,6 +9,7 @@ import pytest
 from tplaudit.fixtures import template
 from tplaudit.probes.mid_system import examine_placements
 from tplaudit.probes.placements import TOOLS
+from tplaudit.probes.policies import parse_policy
 from tplaudit.probes.policies.omlx_probe import CALL_ID
 from tplaudit.probes.server_detection import PASSING, ServerReport, examine_servers
 from tplaudit.probes.template import ChatTemplate
@@ -79,7 +80,15 @@ def test_what_omlx_does_at_each_placement() -> None:
         "tool/between": "hoist",
     }
     assert "after a user turn it becomes a [System note]" in strict.consequence
-    assert "after a tool result every system turn moves to the front" in strict.consequence
+    assert "after a tool result all system turns, wherever they stand, are joined" in strict.consequence
+    assert "except before a user turn" in servers(LOOP)["omlx"].consequence
+
+
+@pytest.mark.parametrize("name", servers(LOOP))
+def test_a_name_and_its_policy_are_what_policy_takes(name: str) -> None:
+    server = servers(LOOP)[name]
+    assert parse_policy(server.policy).name == server.policy
+    assert parse_policy(name).name == name
 
 
 def test_where_servers_are_wrong() -> None:
@@ -135,7 +144,8 @@ def test_servers_that_ask_nothing_do_what_the_template_does() -> None:
         assert servers(TEMPLATES["raises on a later system"])[name].decides == "raise"
         assert servers(TEMPLATES["raises on a later system"])[name].supported == NONE
         assert servers(LOOP)[name].supported == EVERY
-        assert servers(TEMPLATES["drops a later system"])[name].consequence == "the model never sees it"
+        dropped = servers(TEMPLATES["drops a later system"])[name].consequence
+        assert dropped == "the template leaves it out: the model never sees it"
     assert "HTTP 404" in servers(TEMPLATES["raises on a later system"])["mlx-lm"].consequence
 
 
@@ -167,6 +177,20 @@ def test_an_object_may_declare_that_it_cannot() -> None:
 def test_the_relocation_hook_comes_first() -> None:
     found = servers(Relocating({"default": LOOP}, source="t"))["omlx"]
     assert found.consequence.startswith("the template's own hook moves it after a user turn; else")
+
+
+def test_a_server_that_passes_on_gets_what_the_template_does() -> None:
+    moving = servers(template("moving").read_text(encoding="utf-8"))
+    front = "the template writes it in the first system block at the front, and all from there on is computed"
+    for name in ("vllm", "sglang", "mlx-lm"):
+        assert moving[name].consequence == f"{front} again"
+    some = servers(TEMPLATES["raises on role tool"])["llama.cpp"].consequence
+    assert some == "after a tool result what the template does could not be tested"
+
+
+def test_sglang_is_quoted_with_the_function_that_its_test_lacks() -> None:
+    why = servers(TEMPLATES["raises on a later system"])["sglang"].why
+    assert why == "a test of system, user, system, user raises UndefinedError: 'raise_exception' is undefined"
 
 
 def test_bundled_templates() -> None:

@@ -11,8 +11,9 @@ from tplaudit.probes import tokenizer_files
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.findings import Finding
 from tplaudit.probes.mid_system import Prompts
-from tplaudit.probes.template import ChatTemplate, TemplateSource
+from tplaudit.probes.template import ChatTemplate
 from tplaudit.probes.template_checks import check_template
+from tplaudit.probes.template_source import TemplateSource
 from tplaudit.probes.toggles import toggles
 from tplaudit.probes.tokenizer_loading import check_loading
 from tplaudit.probes.untaken import untaken_line

@@ -212,3 +212,33 @@ def test_a_device_or_a_huge_file_is_not_read_whole(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("tplaudit.probes.template_files._MAX_BYTES", 10)
     with pytest.raises(InputError, match="too large"):
         load_template(write(tmp_path, {"chat_template.jinja": "x" * 11}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("a.jsonl", '{"messages": [{"role": "user", "content": "{{ x }}"}]}\n{}\n', "this is a transcript"),
+        (
+            "a.jsonl",
+            '\ufeff{"now": "2026-11-30"}\n{"role": "user", "content": "{% if %}"}',
+            "this is a transcript",
+        ),
+        ("a.txt", '{\n "requests": [\n  {"messages": []}]}', "this is a transcript"),
+        ("a.jinja", '[{"role": "user", "content": "hi"}]', "this is a transcript"),
+        ("a.json", '{"requests": []}', "this is a transcript"),
+        ("a.md", "# Notes\n\nNothing to fill in.\n", "there is no Jinja in it"),
+        ("a.json", '{"model_type": "qwen3"}', "no chat template here"),
+    ],
+)
+def test_what_plainly_is_no_template_is_refused(tmp_path: Path, name: str, text: str, what: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=what):
+        load_template(tmp_path / name)
+
+
+def test_a_constant_text_may_be_a_template_where_the_file_says_so(tmp_path: Path) -> None:
+    for name in ("a.jinja", "a.j2"):
+        (tmp_path / name).write_text("constant", encoding="utf-8")
+        assert load_template(tmp_path / name).text == "constant"
+    (tmp_path / "a.txt").write_text('{"a": 1}{{ messages }}', encoding="utf-8")
+    assert load_template(tmp_path / "a.txt").text.endswith("{{ messages }}")

@@ -1,15 +1,31 @@
-"""The prompts of one case, which several caches cut differently."""
+"""Requests through an engine that only counts, and the prompts of one case, which caches cut differently."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tplaudit.probes.caches.base import Marks
 from tplaudit.probes.models import load_model
 from tplaudit.probes.transcripts import open_transcript
 
 CASE = Path(__file__).parents[2] / "cases" / "28-cache-granularity"
+
+
+@pytest.fixture(scope="session")
+def turn():
+    """One request through a cache; returns what was reused."""
+
+    def run(cache, tokens, marks=None):
+        ids = np.array(tokens, np.int32)
+        match = cache.match(ids)
+        with cache.hold(match):
+            cache.store(ids, match=match, marks=marks or Marks())
+        return match.reused
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Caches of whole sequences, each beside a brute-force statement of its rule."""
+"""What holds for all caches of whole sequences."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Block, Marks, Match, Span, cut, last_position
+from tplaudit.probes.caches.base import Block, Marks, Match, cut, last_position
 from tplaudit.probes.caches.entries import EntryCache
 from tplaudit.probes.caches.layers import Layers
 from tplaudit.probes.caches.llama_cpp import LlamaCppCache
-from tplaudit.probes.caches.memory import RapidMlxCache, VllmMlxCache, VllmMlxLegacyCache
 from tplaudit.probes.caches.mlx_lm import MlxLmCache
 from tplaudit.probes.caches.mlx_vlm import MlxVlmSnapshots
+from tplaudit.probes.caches.mtplx import MtplxCache
+from tplaudit.probes.caches.rapid_mlx import RapidMlxCache
 from tplaudit.probes.caches.sequences import TokenSequence
 from tplaudit.probes.caches.trees import OllamaCache, SglangCache
+from tplaudit.probes.caches.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache
 from tplaudit.probes.tokens import common_prefix_ids
 
 HYBRID = Layers(recurrent=True)
@@ -27,6 +29,7 @@ ALL = [
     VllmMlxCache,
     VllmMlxLegacyCache,
     MlxVlmSnapshots,
+    MtplxCache,
     LlamaCppCache,
     SglangCache,
     OllamaCache,
@@ -36,19 +39,6 @@ conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), m
 
 def array(tokens):
     return np.array(tokens, np.int32)
-
-
-def turn(cache, tokens, marks=None):
-    """One request through an engine that only counts; returns what was reused."""
-    ids = array(tokens)
-    match = cache.match(ids)
-    with cache.hold(match):
-        cache.store(ids, match=match, marks=marks or Marks())
-    return match.reused
-
-
-def common(one, other):
-    return common_prefix_ids(array(one), array(other))
 
 
 # Sequences
@@ -103,9 +93,9 @@ def test_payloads_are_those_of_the_prompts_own_tokens(kind, prompts, hybrid, ran
             return State(self.tokens[:end])
 
     cache = kind(HYBRID if hybrid else Layers())
-    for name in ("min_tokens", "stride", "before_end", "micro_batch"):
-        if hasattr(cache, name):
-            setattr(cache, name, 1)
+    lengths = ("min_tokens", "min_shared", "min_new", "stride", "grid", "before_end", "batch", "micro_batch")
+    for name in filter(lambda each: hasattr(cache, each), lengths):
+        setattr(cache, name, 1)
     for tokens in prompts:
         ids = array(tokens)
         starts = tuple(sorted(random.sample(range(1, 12), 2)))
@@ -113,7 +103,8 @@ def test_payloads_are_those_of_the_prompts_own_tokens(kind, prompts, hybrid, ran
         marks = Marks(
             prompt_tokens=prompt,
             system_end=random.randint(0, 3),
-            user_starts=tuple(at for at in starts if at < prompt),
+            user_start=max((at for at in starts if at < prompt), default=0),
+            user_headers=tuple(at for at in starts if at < prompt),
         )
         match = cache.match(ids[:prompt])
         at = 0
@@ -187,7 +178,7 @@ def test_no_state_outlives_its_sequence(kind, prompts, capacity, hybrid):
         assert set(alive) == held
 
 
-def test_what_was_dropped_explains_a_shorter_match():
+def test_what_was_dropped_explains_a_shorter_match(turn):
     cache = SglangCache(capacity_bytes=8, bytes_per_token=1)
     for tokens in ([1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]):
         turn(cache, tokens)
@@ -198,200 +189,6 @@ def test_what_was_dropped_explains_a_shorter_match():
     turn(refused, [1, 1, 1])
     assert refused.statistics.refused_blocks == 1
     assert refused.match(array([1, 1, 2])).evicted == 1
-
-
-# Trees
-
-
-@given(conversations)
-def test_sglang_shares_every_token(prompts):
-    cache = SglangCache(bytes_per_token=1)
-    for number, tokens in enumerate(prompts):
-        shared = max((common(tokens, other) for other in prompts[:number]), default=0)
-        assert turn(cache, tokens) == min(shared, len(tokens) - 1) == cache.reusable(shared, len(tokens))
-        # Every distinct beginning is one node of the tree.
-        nodes = {tuple(other[:end]) for other in prompts[: number + 1] for end in range(1, len(other) + 1)}
-        assert cache.statistics.bytes == len(nodes)
-
-
-def test_a_branch_gives_way_up_to_where_another_one_shares_it():
-    cache = SglangCache(capacity_bytes=8, bytes_per_token=1)
-    turn(cache, [1, 2, 3, 4])
-    turn(cache, [1, 2, 5, 6])
-    turn(cache, [7, 8, 9])
-    assert cache.statistics.bytes == 7
-    assert cache.match(array([1, 2, 3, 4, 0])).reused == 2
-
-
-def test_ollamas_snapshots():
-    cache = OllamaCache(HYBRID)
-    cache.stride = 8
-    ids = array(range(24))
-    marks = Marks(prompt_tokens=22)
-    spans = cache.spans(ids, Match(0), marks)
-    assert spans == tuple(Span(*ends, True) for ends in [(0, 8), (8, 16), (16, 18), (18, 24)])
-    turn(cache, range(24), marks)
-    reused = {at: cache.match(array([*range(at), 99, 98])).reused for at in (7, 8, 17, 18, 23, 24)}
-    assert reused == {7: 0, 8: 8, 17: 16, 18: 18, 23: 18, 24: 24}
-    # Continued, the old end is no place to go back to, but a parting leaves a snapshot there.
-    turn(cache, range(40))
-    assert cache.match(array([*range(24), 99])).reused == 24
-    assert cache.match(array([*range(25), 99])).reused == 24
-    assert turn(cache, [*range(27), 99]) == 24
-    assert cache.match(array([*range(27), 98])).reused == 27
-
-
-def test_issue_18267():
-    """ollama/ollama#18267: where one identifier of 65,303 tokens differs, a multiple of 8192 is reused."""
-    cache = OllamaCache(HYBRID)
-    turn(cache, range(65303))
-    assert turn(cache, [*range(50000), *range(100000, 115303)]) == 49152
-    assert turn(cache, [*range(50000), *range(100000, 100010)]) == 50000
-    plain = OllamaCache()
-    turn(plain, range(65303))
-    assert plain.match(array([*range(50000), 1])).reused == 50000
-
-
-# llama.cpp
-
-
-@given(conversations)
-def test_a_slot_keeps_what_its_last_prompt_shares(prompts):
-    cache = LlamaCppCache()
-    slot, aside = [], []
-    for tokens in prompts:
-        kept = common(slot, tokens)
-        if slot and kept < len(slot) / 2:
-            if not any(other[: len(slot)] == slot for other in aside):
-                aside = [other for other in aside if slot[: len(other)] != other] + [slot]
-            best, share, most = None, kept / len(slot), kept
-            for other in aside:
-                shared = common(other, tokens)
-                if shared / len(other) >= 0.25 and shared / len(other) > share and shared > most:
-                    best, share, most = other, shared / len(other), shared
-            if best is not None:
-                aside.remove(best)
-                slot = best
-        assert turn(cache, tokens) == min(common(slot, tokens), len(tokens) - 1)
-        slot = tokens
-        assert cache.statistics.blocks == 1 + len(aside)
-
-
-def test_a_prompt_put_aside_comes_back():
-    cache = LlamaCppCache()
-    turn(cache, range(100))
-    turn(cache, range(500, 510))
-    assert turn(cache, range(120)) == 100
-    assert turn(cache, range(500, 520)) == 10
-
-
-def test_checkpoints():
-    cache = LlamaCppCache(HYBRID, micro_batch=20, min_step=30)
-    marks = Marks(prompt_tokens=100, user_starts=(10, 25, 41, 60))
-    spans = cache.spans(array(range(110)), Match(0), marks)
-    assert [span.end for span in spans] == [10, 41, 60, 76, 96, 110]
-    turn(cache, range(110), marks)
-    assert cache.reusable(95, 200) == 76
-    assert turn(cache, range(130), Marks(user_starts=(115,))) == 110
-    # Continued, the slot's old end is no checkpoint.
-    assert turn(cache, [*range(112), 999, 998]) == 106 - 10
-    assert turn(cache, [*range(9), 999, 998]) == 0
-
-
-def test_checkpoints_are_limited_and_those_behind_the_prompt_go():
-    cache = LlamaCppCache(HYBRID, max_checkpoints=2, micro_batch=20)
-    turn(cache, range(100), Marks(user_starts=(50,)))
-    assert cache.match(array([*range(76), 999])).reused == 76
-    assert cache.match(array([*range(75), 999])).reused == 0
-
-
-# Rapid-MLX and vllm-mlx; the servers' own lookups were run beside these (docs/caches.md)
-
-
-@given(conversations)
-def test_rapid_mlx_shares_every_token_of_plain_layers(prompts):
-    cache = RapidMlxCache()
-    for number, tokens in enumerate(prompts):
-        shared = max((common(tokens, other) for other in prompts[:number]), default=0)
-        assert turn(cache, tokens) == min(shared, len(tokens) - 1) == cache.reusable(shared, len(tokens))
-
-
-def test_rapid_mlx_goes_back_to_recurrent_checkpoints():
-    cache = RapidMlxCache(HYBRID)
-    marks = Marks(prompt_tokens=9000, user_starts=(0, 5000))
-    spans = cache.spans(array(range(9100)), Match(0), marks)
-    assert [span.end for span in spans] == [2048, 4096, 5000, 7048, 9096, 9100]
-    turn(cache, range(9100), marks)
-    # Four of five are left of the whole: 5000 is the anchor, 9096 the newest, 2048 close behind another.
-    assert [cache.reusable(at, 9200) for at in (4095, 4096, 5000, 7048, 9096)] == [0, 4096, 5000, 7048, 9096]
-    # The sequence that ends at the message start still has the first one.
-    reused = {
-        at: cache.match(array([*range(at), -1, -2])).reused for at in (3000, 4999, 5000, 7048, 9097, 9100)
-    }
-    assert reused == {3000: 2048, 4999: 4096, 5000: 5000, 7048: 7048, 9097: 9096, 9100: 9100}
-    # A whole prompt cannot give up its last token; the shorter sequence counts.
-    assert cache.match(array(range(9100))).reused == 5000
-    assert len(cache) == 2
-
-
-def test_rapid_mlx_limits_what_cannot_be_cut():
-    cache = RapidMlxCache(HYBRID, max_uncut=2)
-    for first in range(4):
-        turn(cache, [first, 5, 6])
-    assert [cache.match(array([first, 5, 6, 7])).reused for first in range(4)] == [0, 0, 3, 3]
-    assert len(RapidMlxCache(HYBRID)) == 0
-
-
-def test_vllm_mlx_prefers_a_whole_sequence_and_prefills_a_whole_prompt_again():
-    cache = VllmMlxCache(min_tokens=2)
-    turn(cache, [1, 2, 3])
-    turn(cache, [1, 2, 3, 4, 5, 6])
-    assert cache.match(array([1, 2, 3, 4, 5, 9])).reused == 3
-    assert cache.match(array([1, 2, 9])).reused == 2
-    assert cache.match(array([1, 9, 9])).reused == 0
-    assert cache.match(array([1, 2, 3])).reused == 0
-    assert cache.match(array([1, 2, 3, 4])).reused == 0
-    assert cache.match(array([1, 2, 3, 4, 5])).reused == 0
-    assert cache.reusable(4, 5) == 4 and cache.reusable(5, 5) == 0 and cache.reusable(1, 9) == 0
-
-
-def test_vllm_mlx_stores_prompts_alone_where_layers_cannot_be_cut():
-    cache = VllmMlxCache(HYBRID)
-    turn(cache, range(400), Marks(prompt_tokens=300))
-    assert cache.match(array(range(350))).reused == 300
-    turn(cache, range(3000))
-    assert cache.match(array(range(5000))).reused == 300
-    turn(cache, range(5000))
-    assert cache.match(array(range(6000))).reused == 5000
-    assert len(cache) == 1
-    turn(cache, range(1000, 1100))
-    assert len(cache) == 1
-
-
-def test_the_legacy_cache_needs_a_sequence_that_ends_where_the_prompt_parts():
-    cache = VllmMlxLegacyCache()
-    turn(cache, [1, 2, 3])
-    turn(cache, [1, 2, 3, 4, 5])
-    assert cache.match(array([1, 2, 3, 9])).reused == 3
-    assert cache.match(array([1, 2, 3, 4, 9])).reused == 0
-    assert cache.match(array([1, 2])).reused == 1
-    assert cache.match(array([1, 2, 3, 4, 5])).reused == 4
-    assert cache.match(array([1, 2, 3, 4, 5, 6])).reused == 5
-    assert VllmMlxLegacyCache(HYBRID).match(array([1])).reused == 0
-
-
-# mlx-vlm
-
-
-def test_mlx_vlm_keeps_two_snapshots():
-    cache = MlxVlmSnapshots(HYBRID)
-    for first in range(3):
-        turn(cache, [first, *range(30)])
-    assert [cache.match(array([first, *range(40)])).reused for first in range(3)] == [0, 30, 30]
-    assert cache.match(array([2, *range(29)])).reused == 0
-    assert cache.reusable(31, 41) == 30
-    turn(cache, range(16))
-    assert len(cache) == 2
 
 
 # Granularity of one conversation: tests/cases/28-cache-granularity
@@ -417,6 +214,7 @@ def test_case_28(case_28):
         cache.store(earlier)
         assert cache.match(later).reused == pair["reused_by_checkpoints"]
         assert last_position(granularity["checkpoints"], shared) == pair["reused_by_checkpoints"]
-        whole = MlxLmCache(HYBRID, last_token_apart=False)
+        whole = MlxLmCache(HYBRID)
+        whole.last_token_apart = False
         whole.store(earlier)
         assert whole.match(later).reused == pair["reused_if_entry_cannot_be_trimmed"]

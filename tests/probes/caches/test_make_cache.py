@@ -36,6 +36,10 @@ def test_every_policys_cache_can_be_made(kind, model_kind):
         ("paged:64", "hybrid", "paged", 2048),
         ("fusion-mlx", "plain", "fusion-mlx", 64),
         ("fusion-mlx", "hybrid", "fusion-mlx", 2048),
+        ("fusion-mlx", "rotating:128", "fusion-mlx", 512),
+        ("flyto-mlx", "plain", "flyto-mlx", 256),
+        ("flyto-mlx", "hybrid", "flyto-mlx", 2048),
+        ("mtplx", "hybrid", "mtplx", 1),
         ("rapid-mlx:paged", "plain", "rapid-mlx:paged", 64),
         ("vllm-mlx:paged", "plain", "vllm-mlx:paged", 64),
         ("vllm-mlx:legacy", "plain", "vllm-mlx:legacy", 1),
@@ -58,7 +62,7 @@ def test_names(name, model_kind, kind, block_size):
 
 @pytest.mark.parametrize("name", ["", "pagd", "paged:", "paged:0", "paged:x", "mlx-lm:16", "ollama:legacy"])
 def test_unknown_names(name):
-    with pytest.raises(UsageError, match="choose from paged, fusion-mlx, mlx-lm"):
+    with pytest.raises(UsageError, match="choose from paged, flyto-mlx, fusion-mlx, mlx-lm"):
         make_cache(name)
 
 

@@ -49,9 +49,11 @@ class Simple(MlxLmCache):
         return ((length, self.next_kind),)
 
 
-def both(layers, **limits):
-    real = LRUPromptCache(limits.get("max_entries", 10), limits.get("capacity_bytes") or 1 << 63)
-    return real, Simple(layers, bytes_per_token=1, **limits)
+def both(layers, max_entries=10, capacity_bytes=None):
+    real = LRUPromptCache(max_entries, capacity_bytes or 1 << 63)
+    cache = Simple(layers, bytes_per_token=1, capacity_bytes=capacity_bytes)
+    cache.max_entries = max_entries
+    return real, cache
 
 
 def insert(real, cache, tokens, kind="assistant"):
@@ -107,7 +109,7 @@ steps = st.lists(
     st.none() | st.integers(3, 20),
 )
 def test_it_does_what_the_installed_class_does(steps, layers, max_entries, capacity):
-    real, cache = both(layers, max_entries=max_entries, capacity_bytes=capacity)
+    real, cache = both(layers, max_entries, capacity)
     for is_query, tokens, kind in steps:
         if is_query:
             assert cache.fetch(array(tokens)) == fetched(real, tokens)
@@ -119,7 +121,8 @@ def test_it_does_what_the_installed_class_does(steps, layers, max_entries, capac
 
 
 def test_what_can_be_gone_on_from_needs_one_token():
-    cache = MlxLmCache(HYBRID, last_token_apart=False)
+    cache = MlxLmCache(HYBRID)
+    cache.last_token_apart = False
     cache.store(array([1, 2, 3]))
     cache.store(array([1, 2, 3, 4, 5, 6]))
     assert cache.fetch(array([1, 2, 3, 4, 5, 6])) == 6
@@ -163,7 +166,8 @@ def test_states_are_copied_at_the_ends_of_segments_and_before_the_last_token():
 
 
 def test_a_turn_that_ends_in_a_tool_result_keeps_only_its_end():
-    cache = MlxLmCache(HYBRID, last_token_apart=False)
+    cache = MlxLmCache(HYBRID)
+    cache.last_token_apart = False
     cache.store(array(range(24)), marks=Marks(prompt_tokens=20, ends_in_user=False, system_end=5))
     assert cache.match(array([*range(20), 99])).reused == 0
     assert cache.match(array(range(30))).reused == 24

@@ -59,7 +59,7 @@ class State:
         ("rotating:4096", 4096),
         ("hybrid", 2048),
         ("recurrent", 2048),
-        ("hybrid+rotating:512", 2048),
+        ("hybrid+rotating:512", 512),
     ],
 )
 def test_block_sizes(kind, expected):

@@ -246,6 +246,7 @@ def test_one_message_is_sent_otherwise(
 def test_a_message_is_removed(conversation: tuple[Messages, Messages], data: st.DataObject) -> None:
     first, second = conversation
     index = data.draw(st.integers(1, len(first) - 1))
+    assume(second.count(first[index]) == 1)  # one of two equal messages may as well have been moved
     faulty = second[:index] + second[index + 1 :]
     won = shared(STEADY, first, second) - shared(STEADY, first, faulty)
     assume(won)

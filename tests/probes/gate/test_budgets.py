@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from tplaudit import fixtures
+from tplaudit.probes.calibration import (
+    CalibratedModel,
+    Calibration,
+    Point,
+    calibration_file,
+    config_digest,
+    write_calibration,
+)
 from tplaudit.probes.errors import InputError, UsageError
 from tplaudit.probes.gate.budgets import (
     Budget,
@@ -15,10 +25,27 @@ from tplaudit.probes.gate.budgets import (
     read_budget_table,
     read_limit,
 )
-from tplaudit.probes.gate.replays import ReplayNumbers
+from tplaudit.probes.gate.prediction import Predictor, predictor
+from tplaudit.probes.gate.replays import Replaying, ReplayNumbers, replay
+from tplaudit.probes.machine import Machine
+from tplaudit.probes.policies import parse_policy
+from tplaudit.probes.template_files import load_template
+from tplaudit.probes.tokenizer_files import load_bundled_tokenizer
+from tplaudit.probes.transcripts import open_transcript
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
-BASE = ReplayNumbers("runs/long.jsonl", "omlx:route=chat", 4, 0, 1000, 400, 200, 120, None)
+STRICT = PAIRS / "strict.jinja"
+BASE = ReplayNumbers(
+    "runs/long.jsonl",
+    "omlx:route=chat",
+    4,
+    0,
+    1000,
+    ((100, 0), (50, 200), (150, 300), (100, 350)),
+    200,
+    120,
+    None,
+)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +104,92 @@ def test_tables_set_several_limits() -> None:
     ],
 )
 def test_each_budget(name: str, limit: str, kept: bool) -> None:
-    (result,) = evaluate([Budget(name, read_limit(limit, ""))], [(BASE, BASE)], 100.0)
+    (result,) = evaluate([Budget(name, read_limit(limit, ""))], [(BASE, BASE)], predictor(100.0, None))
     assert result.passed == kept
     assert result.base == result.head is not None
+
+
+def test_seconds_are_added_turn_by_turn() -> None:
+    """A token behind a long prefix may take longer than one behind a short one."""
+    slower = Predictor(lambda tokens, depth: tokens * (1 + depth / 100), "a test")
+    (result,) = evaluate([Budget("max-seconds", read_limit("1475", ""))], [(BASE, BASE)], slower)
+    assert result.head == 100 + 50 * 3 + 150 * 4 + 100 * 4.5 == 1300
+    assert result.passed
+    assert result.reason.endswith("(predicted)")
+
+
+CALIBRATION = Calibration(
+    model=CalibratedModel("big", "llama", "0" * 64),
+    machine=Machine("Darwin arm64", "Apple M9", 8, None),
+    versions={},
+    weights="4 bits",
+    blas="metal",
+    measured="2026-11-30",
+    points=tuple(
+        Point(new, depth, (0.01 + new * 1e-3 + 1e-6 * new * (depth + new / 2) + 1e-4 * (new == depth),))
+        for new in (48, 256, 1000)
+        for depth in (0, 48, 1000)
+    ),
+)
+
+
+def test_seconds_come_from_a_calibration(gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "calibration.json"
+    write_calibration(CALIBRATION, file)
+    budgets = (read_budget_option("max-seconds", "0.001"),)
+    options = {"transcripts": str(fixtures.transcript("chat")), "policies": ("omlx",), "budgets": budgets}
+    report = gate(PAIRS / "strict.jinja", PAIRS / "in-place.jinja", calibration=str(file), **options)
+    (result,) = report.budgets
+    cost = CALIBRATION.cost
+    assert cost is not None and cost.error is not None
+    replaying = Replaying([parse_policy("omlx")], load_bundled_tokenizer())
+    chat, strict = open_transcript(fixtures.transcript("chat")), load_template(PAIRS / "in-place.jinja")
+    (numbers,) = replay("chat", chat, strict, replaying)
+    expected = sum(cost.seconds(new, depth) for new, depth in numbers.prefills)
+    assert result.head == pytest.approx(expected, abs=1e-5)
+    assert result.error == pytest.approx(expected * cost.error, abs=1e-5)
+    source = "a calibration of big on Apple M9 (Darwin arm64, 8 cores) of 2026-11-30"
+    assert f"seconds are predicted from {source}, with an error of {cost.error:.0%} (root mean square)" in (
+        report.notes
+    )
+    assert "(predicted)" in result.reason
+
+
+def test_the_calibration_of_the_model_on_this_machine_is_found(
+    gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    shutil.copy(PAIRS / "strict.jinja", model / "chat_template.jinja")
+    config = {"model_type": "llama", "num_hidden_layers": 3}
+    (model / "config.json").write_text(json.dumps(config))
+    monkeypatch.setenv("TPLAUDIT_CACHE_DIR", str(tmp_path / "cache"))
+    budgets = (read_budget_option("max-seconds", "1000"),)
+    options = {
+        "transcripts": str(fixtures.transcript("claude-code")),
+        "policies": ("omlx",),
+        "budgets": budgets,
+    }
+    identity = CalibratedModel("mine", "llama", config_digest(config))
+    kept = dataclasses.replace(CALIBRATION, model=identity)
+    file = calibration_file(identity)
+    write_calibration(kept, file)
+    report = gate(STRICT, model, **options)
+    assert report.budgets[0].passed
+    notes = "; ".join(report.notes)
+    assert "a calibration of mine on Apple M9" in notes
+    assert "turns are extrapolated: nothing longer than 2,000 tokens was measured" in notes
+    assert "another model" not in notes
+    (model / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(UsageError, match="neither a calibration"):
+        gate(STRICT, model, **options)
+    other = gate(STRICT, model, calibration=str(file), **options)
+    assert "the calibration is of another model, mine" in other.notes
+    with pytest.raises(UsageError, match="from one thing"):
+        gate(STRICT, model, calibration=str(file), prefill_rate=3.0, **options)
+    write_calibration(dataclasses.replace(kept, points=()), file)
+    with pytest.raises(InputError, match="nothing was measured"):
+        gate(STRICT, model, calibration=str(file), **options)
 
 
 def test_a_replay_that_never_diverges_keeps_every_depth() -> None:
@@ -116,7 +226,9 @@ def test_in_the_gate(gate) -> None:
         ("max-avoidable-tokens", True),
         ("max-seconds", False),
     ]
+    assert "seconds are predicted from 1,000 tokens per second, whatever the depth" in report.notes
     assert report.verdict == "fail"
     assert {"transcript/chat.jsonl", "replay/chat.jsonl"} <= {check.name for check in report.checks}
-    with pytest.raises(UsageError, match="prefill rate"):
+    assert [each.error for each in report.budgets] == [None, None]
+    with pytest.raises(UsageError, match="neither a calibration of this model on this machine nor"):
         gate(*pair, transcripts=str(chat), budgets=budgets)

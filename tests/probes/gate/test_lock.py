@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +26,12 @@ OUTCOMES = {
     "reformatted": "cosmetic",
     "breaks-tools": "regressed",
 }
+
+
+def in_view(value: dict, part: str, name: str, found: object) -> dict:
+    """Return a signature with one entry of its only view changed or added."""
+    view = value["views"][""]
+    return value | {"views": {"": view | {part: view[part] | {name: found}}}}
 
 
 def written(tmp_path: Path, source: Path, **options: object) -> Path:
@@ -51,6 +58,14 @@ def test_a_template_agrees_with_its_own_signature(tmp_path: Path, name: str) -> 
     assert compare(locked.behaviour, lock(str(REAL / f"{name}.jinja")).behaviour).differences == ()
     assert check_lock(locked).outcome == "unchanged"
     assert path.stat().st_size < 40_000
+
+
+def test_lost_texts_stand_in_the_signature(tmp_path: Path) -> None:
+    path = written(tmp_path, PAIRS / "breaks-tools.jinja")
+    assert '"lost"' in path.read_text(encoding="utf-8")
+    assert check_lock(read_lock(path)).outcome == "unchanged"
+    report = check_lock(read_lock(path), str(STRICT))
+    assert ("fixed", "text-lost") in {(change.kind, change.rule) for change in report.changes}
 
 
 def test_it_names_the_conversations(tmp_path: Path) -> None:
@@ -85,6 +100,12 @@ def test_it_remembers_how_it_was_made(tmp_path: Path) -> None:
         (lambda value: value | {"shapes": 0}, "rendered other conversations"),
         (lambda value: value | {"views": 3}, "broken"),
         (lambda value: value | {"views": {"": {}}}, "broken"),
+        (lambda value: value | {"variants": [["enable_thinking", [1]]]}, "broken"),
+        (lambda value: value | {"model": {"special_tokens": 3, "model_type": None}}, "broken"),
+        (lambda value: in_view(value, "placements", "user/tail", "nowhere"), "broken"),
+        (lambda value: in_view(value, "thinking", "reasoning_content", 3), "broken"),
+        (lambda value: in_view(value, "findings", "unheard-of", None), "broken"),
+        (lambda value: in_view(value, "prompts", "plain/question", [[1, 2]]), "broken"),
         (lambda value: [value], "not a signature"),
     ],
 )
@@ -101,3 +122,64 @@ def test_no_signature(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not JSON")
     with pytest.raises(InputError, match="not a signature"):
         read_lock(tmp_path / "text")
+
+
+def changed(tmp_path: Path, source: Path, **values: object) -> Path:
+    """Return a signature of a template in which something is another value."""
+    path = written(tmp_path, source)
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    return path
+
+
+def test_the_same_model_never_fails_because_tplaudit_changed(tmp_path: Path) -> None:
+    path = written(tmp_path, STRICT)
+    value = json.loads(path.read_text())
+    value["tplaudit"] = "0.0.9"
+    value["views"][""]["thinking"]["reasoning_content"] = "drops"
+    path.write_text(json.dumps(value))
+    with pytest.raises(InputError) as raised:
+        check_lock(read_lock(path))
+    assert raised.value.what.endswith("in another way than tplaudit 0.0.9, which wrote the signature")
+    assert raised.value.fix == f"write it anew: tplaudit lock {STRICT} --file {path}"
+    # Another template is compared all the same.
+    assert check_lock(read_lock(path), str(PAIRS / "in-place.jinja")).verdict == "fail"
+    del value["model"]  # a tplaudit that did not note it
+    path.write_text(json.dumps(value))
+    with pytest.raises(InputError, match="special tokens changed, or what tplaudit observes"):
+        check_lock(read_lock(path))
+    value["views"][""]["thinking"]["reasoning_content"] = (
+        lock(str(STRICT)).behaviour.views[""].thinking["reasoning_content"]
+    )
+    path.write_text(json.dumps(value))
+    assert check_lock(read_lock(path)).outcome == "unchanged"
+
+
+def test_special_tokens_that_changed_are_named(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "chat_template.jinja").write_text("{{ bos_token }}" + STRICT.read_text(encoding="utf-8"))
+    config = model / "tokenizer_config.json"
+    config.write_text(json.dumps({"bos_token": "<s>"}))
+    path = written(tmp_path, model)
+    config.write_text(json.dumps({"bos_token": "<begin>"}))
+    report = check_lock(read_lock(path))
+    assert (report.verdict, report.outcome) == ("fail", "changed")
+    assert "the special token bos_token was '<s>' and is now '<begin>'" in report.notes
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"schema": "tplaudit.lock/9", "tplaudit": "9.1"}, "written by tplaudit 9.1 as tplaudit.lock/9"),
+        ({"shapes": 0}, "written by tplaudit 0.1.0, which rendered other conversations"),
+    ],
+)
+def test_a_signature_of_another_version_says_how_to_renew_it(
+    tmp_path: Path, values: dict[str, object], what: str
+) -> None:
+    path = changed(tmp_path, STRICT, kwargs={"a b": "it's"}, **values)
+    with pytest.raises(InputError) as raised:
+        read_lock(path)
+    assert what in raised.value.what
+    command = shlex.split(raised.value.fix.removeprefix("write it anew: "))
+    assert command == ["tplaudit", "lock", str(STRICT), "--file", str(path), "--kwargs", 'a b="it\'s"']

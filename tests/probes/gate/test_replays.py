@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from tplaudit import fixtures
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.gate.replays import ReplayNumbers, compare_replays, transcripts_in
+from tplaudit.probes.gate.replays import (
+    Replaying,
+    ReplayNumbers,
+    compare_replays,
+    replay,
+    transcripts_in,
+)
+from tplaudit.probes.policies import parse_policy
+from tplaudit.probes.template_files import load_template
+from tplaudit.probes.tokenizer_files import load_bundled_tokenizer
+from tplaudit.probes.transcripts import open_transcript
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
 STRICT = PAIRS / "strict.jinja"
-NUMBERS = ReplayNumbers("a/chat.jsonl", "omlx", 4, 0, 1000, 400, 200, 120, None)
+NUMBERS = ReplayNumbers(
+    "a/chat.jsonl", "omlx", 4, 0, 1000, ((100, 0), (50, 200), (150, 300), (100, 350)), 200, 120, None
+)
 
 
 @pytest.fixture
@@ -85,11 +98,37 @@ def test_avoidable_tokens_and_failing_turns() -> None:
     assert [each.kind for each in compare_replays(failing, NUMBERS)] == ["fixed"]
 
 
+def test_the_layers_of_the_models_decide_on_the_cache(gate, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    shutil.copy(PAIRS / "in-place.jinja", model / "chat_template.jinja")
+    (model / "config.json").write_text(json.dumps({"model_type": "qwen3_next"}))
+    chat = str(fixtures.transcript("chat"))
+    for base, head in ((STRICT, model), (model, STRICT)):
+        report = gate(base, head, transcripts=chat, policies=("omlx",))
+        assert "replayed against paged, blocks of 2048 tokens (omlx); layers: hybrid" in report.notes
+    (model / "config.json").write_text("[")
+    with pytest.raises(InputError, match="JSON"):
+        gate(STRICT, model, transcripts=chat, policies=("omlx",))
+
+
+def test_numbers_come_turn_by_turn() -> None:
+    replaying = Replaying([parse_policy("omlx")], load_bundled_tokenizer())
+    (numbers,) = replay(
+        "chat", open_transcript(fixtures.transcript("chat")), load_template(STRICT), replaying
+    )
+    assert len(numbers.prefills) == numbers.rendered == 7
+    assert numbers.prefills[0][1] == 0
+    assert sum(new + reused for new, reused in numbers.prefills) == numbers.prompt_tokens
+    assert all(reused % 256 == 0 for _, reused in numbers.prefills)
+    assert numbers.prefills[-1][1] > 0
+
+
 def test_folders(tmp_path: Path, reminders: Path) -> None:
     assert [path.name for path in transcripts_in(reminders)] == ["log.jsonl"]
     assert transcripts_in(reminders / "log.jsonl") == (reminders / "log.jsonl",)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no transcripts in it"):
         transcripts_in(tmp_path / "empty")
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="no such file or folder"):
         transcripts_in(tmp_path / "missing")

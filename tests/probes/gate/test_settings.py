@@ -47,6 +47,7 @@ def test_every_key(tmp_path: Path, name: str, table: str) -> None:
     )
     assert settings.policies == ("omlx", "vllm")
     assert (settings.prefill_rate, settings.block_size) == (900, 512)
+    assert GateSettings().block_size is None
     assert settings.kwargs == {"enable_thinking": False}
     assert [allowance.text for allowance in settings.allowances] == ["changed:tools/*"]
     assert [(budget.name, budget.policy, budget.limit.text) for budget in settings.budgets] == [
@@ -106,5 +107,11 @@ def test_the_command_line_comes_over_the_file(tmp_path: Path) -> None:
         base="other", policies=("as-is",), kwargs={"x": 1}, allowances=(), block_size=None
     )
     assert (settings.base, settings.policies, settings.block_size) == ("other", ("as-is",), 512)
+    # Seconds are predicted from one thing, and the command line comes over the file.
+    calibrated = settings.over(calibration="c.json").check()
+    assert (calibrated.prefill_rate, calibrated.calibration) == (None, "c.json")
+    assert calibrated.over(prefill_rate=3.0).check().calibration is None
+    with pytest.raises(UsageError, match="from one thing"):
+        settings.over(prefill_rate=3.0, calibration="c.json").check()
     assert settings.kwargs == {"enable_thinking": False, "x": 1}
     assert len(settings.allowances) == 1

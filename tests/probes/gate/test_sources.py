@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from tplaudit.probes.errors import InputError
+from tplaudit.probes.gate.gate import Gate, run_gate
+from tplaudit.probes.gate.settings import GateSettings
 from tplaudit.probes.gate.sources import (
     GitSource,
     MissingAtRevision,
@@ -16,6 +19,8 @@ from tplaudit.probes.gate.sources import (
     is_bare,
     load_side,
 )
+from tplaudit.probes.template_files import load_template
+from tplaudit.probes.thinking import examine_thinking
 
 TEXT = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
 
@@ -63,6 +68,25 @@ def test_the_path_of_the_other_side(repository: Path, monkeypatch: pytest.Monkey
     assert set(load_side("git:HEAD", other=".").sources) == {"default", "rag"}
     assert load_side("git:HEAD", other="chat_template.jinja").text == TEXT
     assert load_side("git:HEAD:../chat.jinja").text == TEXT
+
+
+def test_what_servers_know_of_the_model_is_no_change_of_the_template(repository: Path) -> None:
+    """oMLX hands reasoning over in another way to models of some types, which config.json names."""
+    text = (
+        "{% for m in messages %}{{ m.role }}{{ m.reasoning_content }}{{ m.content.split('</think>')[-1] }}"
+        "{% endfor %}"
+    )
+    (repository / "model" / "chat_template.jinja").write_text(text)
+    (repository / "model" / "config.json").write_text(json.dumps({"model_type": "minimax_m3"}))
+    shutil.rmtree(repository / "model" / "additional_chat_templates")
+    (repository / "chat.jinja").write_text(text)
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "second")
+    given = examine_thinking(load_template("model")).omlx.history
+    assert given != examine_thinking(load_template("chat.jinja")).omlx.history
+    for base, head in (("git:HEAD", "model"), ("chat.jinja", "model"), ("model", "git:HEAD:chat.jinja")):
+        report = run_gate(Gate(GateSettings(base=base, head=head), llamacpp=False))
+        assert report.changes == ()
 
 
 def test_what_is_not_there(repository: Path) -> None:

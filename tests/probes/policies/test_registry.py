@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
 
 import pytest
 from tplaudit.probes.errors import UsageError
-from tplaudit.probes.policies import POLICIES, PolicyKind, names, parse_policy
+from tplaudit.probes.policies import POLICIES, PolicyKind, canonical, names, parse_policy
+from tplaudit.probes.server_caches import server_cache
 
 
 def test_the_policies() -> None:
@@ -34,8 +36,10 @@ def test_a_policy_has_the_name_that_it_was_given(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "what", "fix"),
     [
-        ("omxl", "there is no policy 'omxl'", "choose from as-is, omlx, omlx-strict, hoist"),
-        ("", "there is no policy ''", "choose from"),
+        ("omxl", "there is no policy 'omxl'", "did you mean omlx? `tplaudit policies` lists them"),
+        ("LamaCpp:x=1", "there is no policy 'LamaCpp'", "did you mean llama-cpp?"),
+        ("", "there is no policy ''", "see `tplaudit policies`"),
+        ("triton", "there is no policy 'triton'", "see `tplaudit policies`"),
         ("hoist:route=none", "the policy hoist has no option 'route'", "it has no options"),
         ("omlx:rout=none", "the policy omlx has no option 'rout'", "its options are route"),
         ("omlx:", "the policy omlx has no option ''", "its options are route"),
@@ -52,6 +56,33 @@ def test_an_unknown_one_is_answered_with_the_known_ones(spec: str, what: str, fi
         parse_policy(spec)
     assert what in caught.value.what
     assert fix in (caught.value.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "own"),
+    [
+        ("llama.cpp", "llama-cpp"),
+        ("llamacpp", "llama-cpp"),
+        ("llama-server:reasoning_preserve=on", "llama-cpp:reasoning_preserve=on"),
+        ("vLLM", "vllm"),
+        ("vllm_mlx", "vllm-mlx"),
+        ("LM Studio", "lm-studio"),
+        ("lmstudio", "lm-studio"),
+        ("mlx_lm", "mlx-lm"),
+        ("mlxlm", "mlx-lm"),
+        ("mlx_lm.server", "mlx-lm"),
+        ("oMLX-Strict", "omlx-strict"),
+        ("hoist+merge", "hoist+merge"),
+        ("omlx:pr-1991,tool_note=on", "omlx:leading_shape=on,tool_note=on"),
+        ("vllm:chat-completions", "vllm:route=chat"),
+    ],
+)
+def test_another_spelling_is_the_same_policy_under_the_name_given(spec: str, own: str) -> None:
+    assert canonical(spec) == own
+    policy = parse_policy(spec)
+    assert policy.name == spec
+    assert dataclasses.replace(policy, name=own) == parse_policy(own)  # type: ignore[type-var]
+    assert server_cache(policy).kind == server_cache(parse_policy(own)).kind
 
 
 def test_listing_policies_loads_nothing_heavy() -> None:

@@ -18,6 +18,8 @@ REFUSED = {
     "blank-lines.jsonl": (0, "", "the file is empty"),
     "only-byte-order-mark.jsonl": (0, "", "the file is empty"),
     "prose.txt": (0, ":1", "broken JSON"),
+    "chat-template.jsonl": (0, "", "this is a chat template, not a transcript"),
+    "begins-with-text.jinja": (0, "", "this is a chat template, not a transcript"),
     "html-page.jsonl": (0, ":1", "broken JSON"),
     "cut-off-first-line.jsonl": (0, ":1", "broken JSON"),
     "cut-off-in-string.jsonl": (0, ":1", "broken JSON"),

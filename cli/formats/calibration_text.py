@@ -1,0 +1,77 @@
+"""A calibration as a table for a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ...probes.calibration import Calibration
+from ...probes.cost import CostModel
+from .durations import duration
+
+
+def draw(calibration: Calibration, file: Path, console: Console) -> None:
+    """Print the measurements beside what the fitted model makes of them, and how good that is.
+
+    Args:
+        calibration: the measurements, at least one.
+        file: where they are kept.
+        console: where to print.
+    """
+    cost = calibration.cost
+    assert cost is not None
+    table = Table(pad_edge=False)
+    for name in ("depth", "new tokens", "runs", "seconds", "spread", "predicted"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for point in calibration.points:
+        predicted = cost.seconds(point.new_tokens, point.depth)
+        table.add_row(
+            f"{point.depth:,}",
+            f"{point.new_tokens:,}",
+            f"{len(point.seconds)}",
+            f"{point.median:.3g}",
+            "" if point.spread is None else f"{point.spread:.0%}",
+            f"{predicted:.3g} ({predicted / point.median - 1:+.0%})",
+        )
+    console.print(table)
+    for line in (_what(calibration), _quality(calibration, cost), _rates(cost), _kept(cost, file)):
+        console.print(escape(line), soft_wrap=True, highlight=False)
+
+
+def _what(calibration: Calibration) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in calibration.versions.items())
+    bits = "" if calibration.model.kv_bits is None else f"; K and V in {calibration.model.kv_bits} bits"
+    return (
+        f"Measured: {calibration.model.source} ({calibration.weights}{bits}; {calibration.blas} BLAS) on "
+        f"{calibration.machine.described}, {versions}, {calibration.measured}."
+    )
+
+
+def _quality(calibration: Calibration, cost: CostModel) -> str:
+    spread = calibration.spread
+    runs = "" if spread is None else f" The runs of one point are {spread:.0%} apart (median, measured)."
+    if cost.error is None or cost.median_error is None:
+        return f"Too few points to fit depth or to tell the error.{runs}"
+    return (
+        f"Predictions miss a point that the fit has not seen by {cost.median_error:.0%} (median; root mean "
+        f"square {cost.error:.0%}).{runs}"
+    )
+
+
+def _rates(cost: CostModel) -> str:
+    said = []
+    for depth in (0, cost.longest // 2, cost.longest):
+        seconds = cost.seconds(1024, depth)
+        said.append(f"{1024 / seconds:,.0f} at depth {depth:,}" if seconds else "")
+    return f"Tokens per second, 1,024 at a time (predicted): {', '.join(filter(None, said))}."
+
+
+def _kept(cost: CostModel, file: Path) -> str:
+    whole = duration(cost.seconds(cost.longest, 0))
+    return (
+        f"A cold prompt of {cost.longest:,} tokens takes {whole} (predicted); longer ones are extrapolated. "
+        f"Replays of this model on this machine use this; it is kept in {file}."
+    )

@@ -1,0 +1,252 @@
+"""Measured prefills of a model on a machine, kept in a file, and the cost model that they give.
+
+The file is in the user's cache directory (`TPLAUDIT_CACHE_DIR` names another one): one for each machine and
+model, which is known by its config.json. It grows by one measurement at a time, so that a calibration which
+was interrupted goes on where it was. `docs/calibrate.md` describes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from .. import __version__
+from .cost import CostModel, Measured, fit
+from .errors import InputError
+from .machine import Machine, this_machine
+from .template_files import read_json
+
+SCHEMA: Literal["tplaudit.calibration/1"] = "tplaudit.calibration/1"
+_AGAIN = "run tplaudit calibrate again"
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedModel:
+    """What was measured.
+
+    Attributes:
+        source: what the person named.
+        architecture: `model_type` of its configuration.
+        config: SHA-256 of its config.json without spaces and with sorted keys, hexadecimal.
+        kv_bits: bits of quantised K and V; None for none.
+    """
+
+    source: str
+    architecture: str | None
+    config: str
+    kv_bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One prefill, measured once or more.
+
+    Attributes:
+        new_tokens: tokens that were computed.
+        depth: tokens that stood in the cache before them.
+        seconds: wall time of each run.
+    """
+
+    new_tokens: int
+    depth: int
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median of its runs, in seconds."""
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float | None:
+        """How far apart its runs are: (longest - shortest) / median; None for a single run."""
+        if len(self.seconds) < 2:
+            return None
+        return (max(self.seconds) - min(self.seconds)) / self.median
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The measurements of one model on one machine.
+
+    Attributes:
+        model: the model.
+        machine: the machine.
+        versions: of mlx and mlx-lm.
+        weights: what the weights are, for people.
+        blas: what multiplied matrices.
+        measured: the day of the last measurement, ISO 8601.
+        points: the measurements, in the order of their length.
+    """
+
+    schema: Literal["tplaudit.calibration/1"] = SCHEMA
+    tplaudit: str = __version__
+    model: CalibratedModel
+    machine: Machine
+    versions: Mapping[str, str]
+    weights: str
+    blas: str
+    measured: str
+    points: tuple[Point, ...] = ()
+
+    @cached_property
+    def cost(self) -> CostModel | None:
+        """The fitted model; None before anything was measured."""
+        return fit([Measured(each.new_tokens, each.depth, each.median) for each in self.points])
+
+    @property
+    def spread(self) -> float | None:
+        """The median spread of the points that were measured more than once."""
+        spreads = [each.spread for each in self.points if each.spread is not None]
+        return statistics.median(spreads) if spreads else None
+
+    def with_point(self, point: Point) -> Calibration:
+        """Return the calibration with one more point, in place of an earlier one of its size."""
+        others = [each for each in self.points if _place(each) != _place(point)]
+        return replace(self, points=tuple(sorted([*others, point], key=_place)))
+
+    def point(self, new_tokens: int, depth: int) -> Point | None:
+        """Return a measurement, if it was made."""
+        return next((each for each in self.points if _place(each) == (depth, new_tokens)), None)
+
+
+def _place(point: Point) -> tuple[int, int]:
+    return point.depth, point.new_tokens
+
+
+def identified(directory: Path, source: str = "", kv_bits: int | None = None) -> CalibratedModel:
+    """Return what a calibration knows a model by.
+
+    Args:
+        directory: the model's, with a config.json.
+        source: what a person called it; the directory where that is empty.
+        kv_bits: bits of quantised K and V; None for none.
+
+    Raises:
+        InputError: the config.json cannot be read.
+    """
+    config = read_json(directory / "config.json")
+    named = config.get("model_type")
+    architecture = named if isinstance(named, str) else None
+    return CalibratedModel(source or str(directory), architecture, config_digest(config), kv_bits)
+
+
+def misfits(calibration: Calibration, model: CalibratedModel | None) -> tuple[str, ...]:
+    """Say what is not as it was when a calibration was measured, in sentences without a full stop.
+
+    Args:
+        calibration: what seconds are to be predicted from.
+        model: the model that they are predicted for; None for none of its own.
+    """
+    notes = []
+    known = calibration.model
+    if model and (known.config, known.kv_bits) != (model.config, model.kv_bits):
+        notes.append(f"the calibration is of another model, {known.source}")
+    if dict(calibration.versions) != dict(measured_versions()):
+        versions = ", ".join(f"{name} {number}" for name, number in calibration.versions.items())
+        notes.append(f"the calibration was measured with {versions}, not with what is installed here")
+    return tuple(notes)
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """Return the SHA-256 by which a calibration knows a model: of its config.json, however it is laid out."""
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def measured_versions() -> Mapping[str, str]:
+    """Return the versions of what computes; of a package that is not installed, none."""
+    found = {}
+    for name in ("mlx", "mlx-lm"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def calibration_file(model: CalibratedModel, machine: Machine | None = None) -> Path:
+    """Return where the calibration of a model on a machine, by default this one, is kept."""
+    machine = machine or this_machine()
+    key = json.dumps([model.config, model.kv_bits, machine.system, machine.processor, machine.cores])
+    name = hashlib.sha256(key.encode("utf-8")).hexdigest()[:20]
+    return _folder() / "calibrations" / f"{model.architecture or 'model'}-{name}.json"
+
+
+def _folder() -> Path:
+    if named := os.environ.get("TPLAUDIT_CACHE_DIR"):
+        return Path(named)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("tplaudit", appauthor=False)
+
+
+def find_calibration(model: CalibratedModel) -> Calibration | None:
+    """Return the calibration of a model on this machine, or None where there is none.
+
+    Raises:
+        InputError: there is one, and it cannot be read.
+    """
+    file = calibration_file(model)
+    return read_calibration(file) if file.is_file() else None
+
+
+def read_calibration(file: Path) -> Calibration:
+    """Read a calibration.
+
+    Raises:
+        InputError: the file is none.
+    """
+    import msgspec
+
+    try:
+        read = msgspec.json.decode(file.read_bytes(), type=Calibration)
+    except OSError as error:
+        what = (error.strerror or "cannot be read").lower()
+        raise InputError(what, where=str(file), fix="give a file that tplaudit calibrate wrote") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"this is no calibration ({error})", where=str(file), fix=_AGAIN) from None
+    if not all(map(_possible, read.points)):
+        raise InputError("a point has no time or no tokens", where=str(file), fix=_AGAIN)
+    return read
+
+
+def _possible(point: Point) -> bool:
+    """Tell whether a point can have been measured; sums of what is beyond these bounds have no end."""
+    sizes = 0 < point.new_tokens <= 10**9 and 0 <= point.depth <= 10**9
+    return sizes and bool(point.seconds) and all(1e-9 <= seconds <= 1e9 for seconds in point.seconds)
+
+
+def write_calibration(calibration: Calibration, file: Path) -> None:
+    """Write a calibration as a whole or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(to_json(calibration), indent=2) + "\n", encoding="utf-8")
+        part.replace(file)
+    except OSError as error:
+        raise InputError(
+            (error.strerror or "cannot be written").lower(),
+            where=str(file),
+            fix="set TPLAUDIT_CACHE_DIR to a folder that can be written",
+        ) from None
+
+
+def to_json(calibration: Calibration) -> dict[str, Any]:
+    """Return a calibration as plain JSON types, with what was fitted to it under `seconds`."""
+    import msgspec
+
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(calibration))
+    fitted = calibration.cost
+    return {**value, "seconds": fitted and msgspec.to_builtins(fitted)}

@@ -1,0 +1,135 @@
+"""What runs a turn's prefill, and what it takes: the engine, while there is one and its time lasts.
+
+Where it does not run, the seconds are predicted if there is something to predict them from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from .cost import CostModel, Measured, fit
+from .report import Cost, Prediction, PredictionQuality, Timings
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from .caches.base import Match, Payload, Span
+    from .caches.states import StateBlock
+    from .calibration import Calibration
+    from .mlx_engine import MLXEngine
+    from .tokens import Ids
+
+
+class Prefilling:
+    """Runs or predicts the prefills of a replay.
+
+    Args:
+        engine: the model, or None to predict only.
+        rate: tokens per second to predict from; None for none.
+        calibration: what to predict from otherwise; where there is none either, the turns that were measured.
+        max_seconds: the engine stops so long after its first prefill began; None for no limit.
+    """
+
+    def __init__(
+        self,
+        engine: MLXEngine | None = None,
+        *,
+        rate: float | None = None,
+        calibration: Calibration | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        self._engine = engine
+        self.rate = rate
+        self._calibration = calibration
+        self._max_seconds = max_seconds
+        self._deadline: float | None = None
+        self._given = CostModel.at_rate(rate) if rate else calibration.cost if calibration else None
+        self._fitted: CostModel | None = None
+        self.measured: list[Measured] = []
+        self.stopped = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether the engine computes the next prefill."""
+        return self._engine is not None and not self.stopped
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know about the seconds."""
+        if not self.stopped or self._max_seconds is None:
+            return ()
+        return (
+            f"the model stopped after {self._max_seconds / 60:g} minutes and {len(self.measured)} prefills; "
+            "the rest is counted, and its seconds are predicted",
+        )
+
+    @property
+    def cost(self) -> CostModel | None:
+        """What predicts: what was given, else a fit to the turns measured so far; None without either."""
+        if self._given:
+            return self._given
+        if self._fitted is None or not self.stopped:
+            self._fitted = fit(self.measured)
+        return self._fitted
+
+    def run(
+        self, ids: Ids, output: Ids, match: Match, spans: Sequence[Span]
+    ) -> tuple[tuple[Payload, ...], npt.NDArray[np.float32], Cost] | None:
+        """Prefill a prompt behind what the cache has of it.
+
+        Args:
+            ids: the prompt, shape `(n,)`.
+            output: what of its reply is stored with it, shape `(m,)`.
+            match: what the cache takes over.
+            spans: what the cache wants of it.
+
+        Returns:
+            The states of `spans`, the logits of the prompt's last position, and the measured cost; None where
+            time ran out before the end, after which the engine stands still.
+        """
+        from .mlx_engine import OutOfTime
+
+        engine = self._engine
+        assert engine is not None
+        if self._deadline is None and self._max_seconds is not None:
+            self._deadline = time.monotonic() + self._max_seconds
+        try:
+            done = engine.prefill(
+                ids,
+                [cast("StateBlock", block.payload) for block in match.blocks],
+                match.reused,
+                spans=spans,
+                output=output,
+                deadline=self._deadline,
+            )
+        except OutOfTime:
+            self.stopped = True
+            return None
+        self.measured.append(Measured(len(ids) - match.reused, match.reused, done.seconds))
+        timings = Timings(done.restore_seconds, done.store_seconds, done.output_seconds, done.peak_bytes)
+        return done.payloads, done.logits, Cost(done.seconds, "measured", measured=timings)
+
+    def predicted(self, new_tokens: int, depth: int) -> Cost | None:
+        """Return what a prefill would take; None where there is nothing to predict it from."""
+        cost = self.cost
+        if cost is None:
+            return None
+        seconds = cost.seconds(new_tokens, depth)
+        return Cost(seconds, "predicted", cost.error_of(seconds))
+
+    def prediction(self) -> Prediction | None:
+        """Say what predicted seconds come from; None where there are none."""
+        cost = self.cost
+        if cost is None or (self._engine is not None and not self.stopped):
+            return None
+        quality = PredictionQuality(cost.error, cost.median_error, cost.longest)
+        if self.rate:
+            return Prediction("rate", f"{self.rate:,g} tokens per second, whatever the depth")
+        if self._calibration:
+            made = self._calibration
+            source = f"a calibration of {made.model.source} on {made.machine.described} of {made.measured}"
+            return Prediction("calibration", source, quality)
+        return Prediction("turns", "the prefills of this replay that were measured", quality)

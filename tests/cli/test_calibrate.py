@@ -1,0 +1,177 @@
+"""`tplaudit calibrate`, and the replays that predict from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tplaudit.fixtures import template, transcript
+
+CHAT = transcript("chat")
+SMALL = ("calibrate", "--depth", "512", "--repeats", "1")
+TOKENS = ("replay", CHAT, "--engine", "tokens", "-p", "note")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return {"TPLAUDIT_CACHE_DIR": str(tmp_path / "cache")}
+
+
+def test_it_measures_once_and_replays_predict_from_it(tplaudit, folder, tmp_path):
+    done = tplaudit(*SMALL, **folder)
+    assert done.returncode == 0, done.stderr
+    assert "tokens are going to be prefilled on" in done.stderr
+    assert "Predictions miss a point" in done.stdout
+    again = tplaudit(*SMALL, "--json", "--output", tmp_path / "c.json", **folder)
+    assert again.returncode == 0
+    assert "all of this was measured on" in again.stderr
+    document = json.loads((tmp_path / "c.json").read_text())
+    assert document["schema"] == "tplaudit.calibration/1"
+
+    report = json.loads(tplaudit(*TOKENS, "--json", **folder).stdout)
+    assert report["prediction"]["kind"] == "calibration"
+    fitted = document["seconds"]
+    for turn in report["policies"][0]["turns"]:
+        new, depth = turn["reprefill"], turn["reused"]
+        expected = (
+            fitted["per_call"]
+            + fitted["per_token"] * new
+            + fitted["per_depth"] * depth
+            + fitted["per_pair"] * new * (depth + new / 2)
+        )
+        assert turn["cost"]["kind"] == "predicted"
+        assert turn["cost"]["seconds"] == pytest.approx(expected)
+        assert turn["cost"]["error"] == pytest.approx(expected * fitted["error"])
+    text = " ".join(tplaudit(*TOKENS, **folder).stdout.split())
+    assert "seconds are predicted from a calibration of bundled on" in text
+    # Elsewhere, by the file; and for a bare template, which has no model of its own.
+    given = ("--calibration", tmp_path / "c.json")
+    for model in ((), ("--model", template("strict"))):
+        other = json.loads(tplaudit(*TOKENS, *model, *given, "--json").stdout)
+        assert other["prediction"]["source"] == report["prediction"]["source"]
+    jobs = tplaudit(*TOKENS, "-p", "as-is", "--jobs", "2", *given, "--json")
+    alone = tplaudit(*TOKENS, "-p", "as-is", *given, "--json")
+    assert jobs.stdout == alone.stdout
+
+
+def test_an_interrupt_keeps_what_was_measured(tplaudit, folder):
+    command = [sys.executable, "-m", "tplaudit.cli.app", "calibrate", "--depth", "65536"]
+    run = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **folder}
+    )
+    calibrations = Path(folder["TPLAUDIT_CACHE_DIR"]) / "calibrations"
+    until = time.monotonic() + 60
+    while not list(calibrations.glob("*.json")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert "Measured: bundled" in out
+    assert "measurements are kept" in err
+    first = len(out.splitlines())
+    done = tplaudit("calibrate", "--depth", "256", "--repeats", "1", **folder)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) >= first
+
+
+def test_time_that_is_too_short(tplaudit, folder):
+    done = tplaudit("calibrate", "--depth", "300000", "--max-minutes", "0.01", "--json", **folder)
+    assert done.returncode == 0, done.stderr
+    assert "tokens are left, with which the same command goes on" in done.stderr
+    assert 0 < len(json.loads(done.stdout)["points"]) < 20
+
+
+def test_a_template_is_no_model(tplaudit, folder):
+    done = tplaudit("calibrate", template("strict"), **folder)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tplaudit: {template('strict')}: there is no model to measure")
+
+
+def test_a_broken_calibration_is_told_and_not_used(tplaudit, folder, tmp_path):
+    tplaudit(*SMALL, **folder)
+    (file,) = (tmp_path / "cache" / "calibrations").iterdir()
+    file.write_text("{")
+    done = tplaudit(*TOKENS, "--json", **folder)
+    assert done.returncode == 0
+    assert "this is no calibration" in done.stderr
+    assert json.loads(done.stdout)["prediction"] is None
+    assert tplaudit(*TOKENS, "--calibration", file).returncode == 2
+    assert tplaudit(*SMALL, **folder).returncode == 0
+    assert json.loads(file.read_text())["points"]
+
+
+def test_what_does_not_fit_is_told(tplaudit, folder, tmp_path):
+    tplaudit(*SMALL, "--json", "--output", tmp_path / "c.json", **folder)
+    document = json.loads((tmp_path / "c.json").read_text())
+    document["model"]["config"], document["versions"]["mlx"] = "0" * 64, "0.1"
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    done = tplaudit(*TOKENS, "--calibration", tmp_path / "c.json")
+    assert "the calibration is of another model, bundled" in done.stderr
+    assert "measured with mlx 0.1" in done.stderr
+    both = tplaudit(*TOKENS, "--calibration", tmp_path / "c.json", "--prefill-rate", "10")
+    assert (both.returncode, both.stdout) == (2, "")
+    assert "--calibration: seconds are predicted from one thing" in both.stderr
+
+
+@pytest.mark.parametrize("option", [("--max-minutes", "1"), ("--kv-bits", "8")])
+def test_what_needs_the_engine_says_so(tplaudit, option):
+    done = tplaudit(*TOKENS, *option)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{option[0]}: no model runs" in done.stderr
+
+
+def test_little_time_for_a_replay(tplaudit):
+    """What the model does not reach is counted and predicted; how much was to do is said before."""
+    session = ("replay", transcript("claude-code"), "-p", "omlx", "-p", "note", "--no-causes")
+    done = tplaudit(*session, "--max-minutes", "0.02", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "33 turns are going to prefill 114,686 tokens under omlx, " in done.stderr
+    report = json.loads(done.stdout)
+    kinds = {turn["cost"]["kind"] for policy in report["policies"] for turn in policy["turns"]}
+    assert kinds == {"measured", "predicted"}
+    assert report["complete"]
+    assert report["prediction"]["kind"] == "turns"
+    assert report["policies"][0]["totals"]["reprefill"] == 114_686
+
+
+def test_quantised_state(tplaudit):
+    command = ("replay", CHAT, "-p", "note", "--verify", "--json", "--block-size", "64")
+    whole, quantised = (
+        json.loads(tplaudit(*command, *bits).stdout)
+        for bits in ((), ("--kv-bits", "8", "--kv-group-size", "32"))
+    )
+    assert whole["verify"]["passed"]
+    assert quantised["verify"]["passed"]
+    assert quantised["cache"]["layers"] == "quantised:8"
+    assert quantised["cache"]["bytes_per_token"] < whole["cache"]["bytes_per_token"] / 2
+    refused = tplaudit(*command, "--kv-bits", "8")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "group size 64" in refused.stderr
+    counts = [[turn["reprefill"] for turn in one["policies"][0]["turns"]] for one in (whole, quantised)]
+    assert counts[0] == counts[1]
+
+
+def test_an_hour_of_the_session(tplaudit, tmp_path):
+    """Two requests half an hour apart, of which the second begins anew."""
+    lines = [
+        {"timestamp": stamp, "messages": [{"role": "user", "content": text * 40}]}
+        for stamp, text in (("2026-11-30T10:00:00Z", "a b "), (1764498600000, "a b "), (1764498600, "c d "))
+    ]
+    lines[1]["timestamp"] = "2026-11-30T10:30:00+00:00"
+    lines[2]["timestamp"] = 1796034600  # 2026-11-30T10:30:00Z
+    session = tmp_path / "session.jsonl"
+    session.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ("replay", session, "--engine", "tokens", "-p", "as-is", "--prefill-rate", "10")
+    report = json.loads(tplaudit(*command, "--block-size", "16", "--json").stdout)
+    assert report["hours"] == 0.5
+    wasted = report["policies"][0]["totals"]["wasted"]
+    assert wasted["seconds"] > 0
+    assert wasted["per_hour"]["seconds"] == pytest.approx(2 * wasted["seconds"])
+    assert " in each hour of it" in tplaudit(*command, "--block-size", "16").stdout

@@ -1,0 +1,19 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_calibrations_of_this_machine():
+    """Keep the calibrations of whoever runs the tests out of them, and theirs out of his."""
+    before = os.environ.get("TPLAUDIT_CACHE_DIR")
+    os.environ["TPLAUDIT_CACHE_DIR"] = os.devnull
+    yield
+    if before is None:
+        del os.environ["TPLAUDIT_CACHE_DIR"]
+    else:
+        os.environ["TPLAUDIT_CACHE_DIR"] = before
