@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -135,7 +136,10 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 130, done.stderr
-    assert "tplaudit: interrupted" in done.stderr and "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert re.search(r"^tplaudit: interrupted after turn 19\b.*\bnot run$", done.stderr, re.MULTILINE), (
+        done.stderr
+    )
     report = json.loads(done.stdout)
     assert not report["complete"] and "interrupted" in report["error"]
     (run,) = report["policies"]
