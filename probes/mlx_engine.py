@@ -238,14 +238,18 @@ class MLXEngine:
             self._run(whole, state, len(ids), chunk, recorder, deadline)
             output_seconds = time.perf_counter() - resumed - (recorder.seconds - copying)
         payloads = recorder.blocks()
+        store_seconds, peak = recorder.seconds, mx.get_peak_memory()
+        # mlx would keep the state's memory for arrays of the same size, beside the next prompt's state.
+        del state, recorder
+        mx.clear_cache()
         return Prefill(
             payloads=payloads,
             logits=logits,
             seconds=seconds,
             restore_seconds=ready - started,
-            store_seconds=recorder.seconds,
+            store_seconds=store_seconds,
             output_seconds=output_seconds,
-            peak_bytes=mx.get_peak_memory(),
+            peak_bytes=peak,
         )
 
     def resumable(self, blocks: Sequence[StateBlock], limit: int) -> int:

@@ -289,6 +289,9 @@ class _PolicyRun:
         parted = self._parted(prompt, closest, compared, why)
         match = self._cache.match(ids)
         self._looked_up.append(prompt.turn)
+        # Asked before this prompt is stored: where states were copied, the last sequence's positions count.
+        unavoidable = max(1, len(ids) - self._cache.reusable(min(last_length, len(ids)), len(ids)))
+        lost = losses(self._cache, match, closest.shared, len(ids), self._looked_up)
         reply, output = self._reply(prompt)
         with self._cache.hold(match):
             cost = self._prefill(prompt, output, match)
@@ -297,7 +300,6 @@ class _PolicyRun:
             prompt.client, prompt.rendered, prompt.actions, prompt.profile, reply, len(output)
         )
         reprefill = len(ids) - match.reused
-        unavoidable = max(1, len(ids) - self._cache.reusable(min(last_length, len(ids)), len(ids)))
         return TurnReport(
             turn=prompt.turn,
             messages=len(prompt.client.messages),
@@ -309,7 +311,7 @@ class _PolicyRun:
             reprefill=reprefill,
             unavoidable=unavoidable,
             avoidable=max(0, reprefill - unavoidable),
-            losses=losses(self._cache, match, closest.shared, len(ids), self._looked_up),
+            losses=lost,
             cost=cost,
             actions=prompt.actions,
             reply=StoredReply(len(output), reply.source) if reply else None,

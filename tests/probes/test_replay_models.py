@@ -138,6 +138,23 @@ def test_small_blocks_and_a_small_cache(models, name):
         assert counted_alike(tight, counted, engine)
 
 
+@pytest.mark.parametrize("layers", ["bundled", "bundled:hybrid", "bundled:sliding-window"])
+@pytest.mark.parametrize("store", ["prompt", "prompt+output"])
+def test_what_an_append_only_session_prefills_is_unavoidable(layers, store):
+    loaded = load_model(layers, template=str(template("in-place")))
+    policies = [parse_policy(name) for name in GIVING]
+    run = Replay(open_transcript(transcript("codex")), loaded, policies, causes=False, store=store)
+    turns = [turn for each in run.turns() for turn in each]
+    checked = 0
+    for turn in turns:
+        # Where the last sequence is whole in the prompt, the rule gives what the cache gave.
+        if turn.divergence is None and turn.since_previous and turn.since_previous.body_preserved:
+            assert turn.avoidable == 0
+            assert turn.unavoidable == turn.reprefill, turn
+            checked += 1
+    assert checked > 2 * len(policies)
+
+
 def test_a_limit_holds_for_snapshots_too(models):
     loaded, _ = models("qwen3_5")
     policy = parse_policy("omlx")
