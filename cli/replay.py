@@ -149,31 +149,11 @@ def command(
         prefill_rate,
         None if prefill_rate else options.read_calibration(calibration, loaded, kv_bits),
     )
-    if verify and chosen != "mlx":
-        raise UsageError(
-            "there is nothing to verify without a model", where="--verify", fix="add --engine mlx"
-        )
-    if settings.capacity_bytes is not None and chosen == "tokens" and not _has_sizes(loaded):
-        raise UsageError(
-            "the model's config.json does not say how large the state of its layers is",
-            where="--cache-bytes",
-            fix="leave it out, or use --engine mlx",
-        )
-    if prefill_rate is not None and chosen == "mlx":
-        raise UsageError("the mlx engine measures", where="--prefill-rate", fix="add --engine tokens")
-    if prefill_rate is not None and calibration is not None:
-        raise UsageError(
-            "seconds are predicted from one thing", where="--calibration", fix="leave --prefill-rate out"
-        )
-    for option, value in (("--max-minutes", max_minutes), ("--kv-bits", kv_bits)):
-        if value is not None and chosen != "mlx":
-            raise UsageError("no model runs", where=option, fix="add --engine mlx, or leave it out")
-    if jobs > 1 and chosen == "mlx":
-        raise UsageError("one model runs in one process", where="--jobs", fix="add --engine tokens")
-    if jobs > 1 and (transcript == "-" or Path(transcript).is_fifo()):
-        raise UsageError(
-            "several processes cannot read one stream", where="--jobs", fix="give the path of a file"
-        )
+    _check_sources(settings, calibration, jobs)
+    if chosen == "mlx":
+        _check_running(settings, jobs)
+    else:
+        _check_counting(settings, loaded, verify, max_minutes, kv_bits)
     if as_json or explain is not None:  # the tables have them
         for note in loaded.notes:
             say(f"note: {note}")
@@ -206,6 +186,51 @@ def command(
     elif (report.verify is not None and not report.verify.passed) or reaches(report.findings, fail_on.value):
         code = 1
     stop(code)
+
+
+def _check_sources(settings: Settings, calibration: Path | None, jobs: int) -> None:
+    """See that nothing is to be read that cannot be. Raises UsageError where it is."""
+    from ..probes.errors import UsageError
+
+    if settings.prefill_rate is not None and calibration is not None:
+        raise UsageError(
+            "seconds are predicted from one thing", where="--calibration", fix="leave --prefill-rate out"
+        )
+    if jobs > 1 and (settings.transcript == "-" or Path(settings.transcript).is_fifo()):
+        raise UsageError(
+            "several processes cannot read one stream", where="--jobs", fix="give the path of a file"
+        )
+
+
+def _check_running(settings: Settings, jobs: int) -> None:
+    """See that nothing is asked of the mlx engine that only the other one does. Raises UsageError."""
+    from ..probes.errors import UsageError
+
+    if settings.prefill_rate is not None:
+        raise UsageError("the mlx engine measures", where="--prefill-rate", fix="add --engine tokens")
+    if jobs > 1:
+        raise UsageError("one model runs in one process", where="--jobs", fix="add --engine tokens")
+
+
+def _check_counting(
+    settings: Settings, model: ReplayModel, verify: bool, max_minutes: float | None, kv_bits: int | None
+) -> None:
+    """See that nothing is asked of the tokens engine that only a model can do. Raises UsageError."""
+    from ..probes.errors import UsageError
+
+    if verify:
+        raise UsageError(
+            "there is nothing to verify without a model", where="--verify", fix="add --engine mlx"
+        )
+    if max_minutes is not None:
+        raise UsageError("no model runs", where="--max-minutes", fix="add --engine mlx, or leave it out")
+    if settings.capacity_bytes is not None and (kv_bits is not None or not _has_sizes(model)):
+        what = (
+            "the model's config.json does not say how large the state of its layers is"
+            if kv_bits is None
+            else "how large quantised keys and values are is not known without the model"
+        )
+        raise UsageError(what, where="--cache-bytes", fix="leave it out, or use --engine mlx")
 
 
 def _in_processes(

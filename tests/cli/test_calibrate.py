@@ -120,11 +120,21 @@ def test_what_does_not_fit_is_told(tplaudit, folder, tmp_path):
     assert "--calibration: seconds are predicted from one thing" in both.stderr
 
 
-@pytest.mark.parametrize("option", [("--max-minutes", "1"), ("--kv-bits", "8")])
-def test_what_needs_the_engine_says_so(tplaudit, option):
-    done = tplaudit(*TOKENS, *option)
+def test_what_needs_the_engine_says_so(tplaudit):
+    done = tplaudit(*TOKENS, "--max-minutes", "1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{option[0]}: no model runs" in done.stderr
+    assert "--max-minutes: no model runs" in done.stderr
+    done = tplaudit(*TOKENS, "--kv-bits", "8", "--cache-bytes", "1MB")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--cache-bytes: how large quantised keys and values are is not known" in done.stderr
+
+
+def test_quantised_state_has_a_calibration_of_its_own(tplaudit, folder):
+    bits = ("--kv-bits", "8")
+    assert tplaudit(*SMALL, *bits, "--kv-group-size", "32", **folder).returncode == 0
+    predicted = [json.loads(tplaudit(*TOKENS, *one, "--json", **folder).stdout) for one in ((), bits)]
+    assert predicted[0]["prediction"] is None
+    assert predicted[1]["prediction"]["kind"] == "calibration"
 
 
 def test_little_time_for_a_replay(tplaudit):

@@ -17,7 +17,10 @@ from tplaudit.probes.mlx_engine import tolerance
 
 TINY = runpy.run_path(str(Path(__file__).with_name("tiny_models.py")))
 SIZE = 16
-KINDS = ("paged", "rapid-mlx", "mlx-lm", "vllm-mlx", "mlx-vlm", "llama.cpp", "sglang", "ollama")
+KINDS = (
+    *("paged", "flyto-mlx", "fusion-mlx", "rapid-mlx", "vllm-mlx", "mlx-vlm", "mtplx"),
+    *("mlx-lm", "llama.cpp", "vllm", "sglang", "ollama"),
+)
 PAIRS = [
     (name, kind) if name == "qwen3_5" else pytest.param(name, kind, marks=pytest.mark.slow)
     for name in ("qwen3_5", "llama", "gemma3_text", "baichuan_m1", "llama4", "deepseek_v32")
@@ -99,7 +102,8 @@ def test_what_a_server_takes_over_gives_cold_logits(engines, name, kind, session
         marks = Marks(
             prompt_tokens=prompt,
             generation_prompt=last_position([prompt // 2, prompt - 3], prompt - 1) or None,
-            user_starts=(prompt // 3,),
+            user_start=prompt // 3,
+            user_headers=(prompt // 3,),
         )
         _, prefill = turn(engine, cache, ids, output, marks)
         checks.append(engine.verify(ids[:prompt], prefill.logits, chunk=64))
