@@ -58,9 +58,11 @@ def replay_in_processes(
     Raises:
         InputError: the transcript cannot be read at all.
     """
-    mine, others = policies[:: max(jobs, 1)], [each for at, each in enumerate(policies) if at % max(jobs, 1)]
-    if not others:
-        return _replay(settings, model, mine)
+    if jobs < 2 or len(policies) < 2:
+        return _replay(settings, model, policies)
+    # This process is ready at once, so it begins with the last: as-is, the first by default, has least to do.
+    mine = policies[::-jobs]
+    others = [each for each in policies if each not in mine]
     one = partial(_replay, settings, model)
     with mapped(one, [[each] for each in others], min(jobs - 1, len(others))) as theirs:
         reports = [_replay(settings, model, mine), *theirs]
