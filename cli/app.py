@@ -1,7 +1,7 @@
 """The command line: global options, the error boundary and the exit codes.
 
 0: ran to the end. 1: findings, or a check that failed. 2: nothing could be done. 130: interrupted.
-143: terminated.
+143: terminated. 129: its terminal was closed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
@@ -25,7 +25,7 @@ except KeyboardInterrupt:
 app = typer.Typer(
     name="tplaudit",
     help="Audits chat templates, and finds where and at what cost prompts diverge from the prefix cache.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -51,11 +51,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options of every command."""
+    """Options of every command; alone, the help."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)
 
 
 class Terminated(KeyboardInterrupt):
@@ -64,13 +68,15 @@ class Terminated(KeyboardInterrupt):
 
 def main() -> None:
     """Run the command line; what went wrong is one line on stderr."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores the latter
+            signal.signal(number, _terminate)
     try:
         code = _run()
     except TplauditError as error:
         code = _failed(str(error))
     except Terminated:
-        code = 128 + signal.SIGTERM
+        code = 128 + _ended[-1]
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BrokenPipeError:
@@ -81,8 +87,8 @@ def main() -> None:
         if os.environ.get("TPLAUDIT_TRACEBACK"):
             raise
         code = _failed(f"internal error ({type(error).__name__}: {str(error)[:300]}); please report it")
-    if code == 128 + signal.SIGINT and _terminated:
-        code = 128 + signal.SIGTERM
+    if code == 128 + signal.SIGINT and _ended:
+        code = 128 + _ended[-1]
     sys.exit(code)
 
 
@@ -91,20 +97,26 @@ def _run() -> int:
     if sys.stdout is None:
         raise UsageError("stdout is closed", fix="send it to a file or to /dev/null")
     try:
-        app()
-    except SystemExit as stop:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            discard_stdout()
-            raise
-        # A pipe that is closed is no finding, though typer and rich end with 1 then.
-        closed = isinstance(stop.__context__, BrokenPipeError)
-        return 2 if closed or not isinstance(stop.code, int | None) else stop.code or 0
+        code = app(prog_name="tplaudit", standalone_mode=False) or 0
+        sys.stdout.flush()
+    except SystemExit as stop:  # typer ends so where a pipe is closed, and with 1, but that is no finding
+        discard_stdout()
+        return 2 if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or 0)
     except OSError:
         discard_stdout()  # what is left in its buffer would fail again at exit
         raise
-    return 0
+    except Exception as error:
+        if hasattr(error, "format_message"):  # click's, wherever the installed typer has click from
+            raise _misused(error) from None
+        raise
+    return int(code)
+
+
+def _misused(error: Any) -> UsageError:
+    """Return what click says of wrong arguments as one of our own errors."""
+    said = str(error.format_message()).rstrip(".")
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "tplaudit"
+    return UsageError(f"{said[:1].lower()}{said[1:]}", fix=f"see {command} --help")
 
 
 def _failed(text: str) -> int:
@@ -112,11 +124,11 @@ def _failed(text: str) -> int:
     return 2
 
 
-_terminated: list[int] = []
+_ended: list[int] = []
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    _terminated.append(number)
+    _ended.append(number)
     raise Terminated
 
 

@@ -195,7 +195,7 @@ def interrupted(number: int, tmp_path: Path, *arguments: str) -> tuple[int, str,
     return process.returncode, out, errors
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_shows_what_has_run(number: int, code: int, tmp_path: Path) -> None:
     found, out, errors = interrupted(number, tmp_path)
     assert found == code
@@ -243,6 +243,29 @@ def test_an_option_that_took_the_next_one_for_its_value(tplaudit, arguments, opt
         f"tplaudit: {option}: its value is missing, and the option {follows} follows; write {option} VALUE\n"
     )
     assert done.stderr == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["replay", "--polcy", "omlx"], "no such option: --polcy"),
+        (["repla"], "no such command 'repla'"),
+        (["replay"], "missing argument 'TRANSCRIPT'"),
+        (["calibrate", "--depth", "deep"], "invalid value for '--depth'"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments: list[str], said: str) -> None:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=40, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"tplaudit: {said}")
+    assert done.stderr.count("\n") == 1
+    assert "see tplaudit" in done.stderr and "--help" in done.stderr
+
+
+def test_nothing_at_all_is_help() -> None:
+    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=40, check=False)
+    assert done.returncode == 2
+    assert "replay" in done.stdout and done.stderr == ""
 
 
 def test_a_rule_is_laid_out_on_a_terminal() -> None:
