@@ -77,9 +77,15 @@ def command(
         else:
             write_rich(lambda console: draw(found, file, console), output)
     if missing := tokens_to_run(found, depth, repeats):
-        kept = f"{len(found.points)} measurements are kept" if found.points else "nothing was measured"
+        kept = _kept(len(found.points))
         say(f"tplaudit: {kept}; {missing:,} tokens are left, with which the same command goes on")
     stop(code if found.points else code or 2)
+
+
+def _kept(points: int) -> str:
+    if points == 1:
+        return "1 measurement is kept"
+    return f"{points} measurements are kept" if points else "nothing was measured"
 
 
 def _measured(

@@ -16,7 +16,6 @@ from .output import check_output, say
 
 if TYPE_CHECKING:
     from ..probes import calibration
-    from ..probes.models import ReplayModel
     from ..probes.probe_report import Failure
 
 
@@ -197,30 +196,24 @@ def policy_names(given: list[str] | None) -> list[str]:
 
 
 def read_calibration(
-    file: Path | None, model: ReplayModel, kv_bits: int | None = None
+    file: Path | None, identity: calibration.CalibratedModel | None
 ) -> calibration.Calibration | None:
-    """Return what seconds are predicted from, and say on stderr what does not fit.
+    """Return what seconds are predicted from; None for nothing.
 
     Args:
         file: a calibration; None for that of the model on this machine, if there is one.
-        model: what is replayed.
-        kv_bits: bits of quantised K and V; None for none.
+        identity: the model; None for none of its own.
 
     Raises:
         InputError: the file cannot be read.
     """
     from ..probes import calibration
 
-    identity = model.identity(kv_bits)
     if file is None:
         found = find_calibration(identity) if identity else None
     else:
         found = calibration.read_calibration(file)
-    if found is None or not found.points:
-        return None
-    for note in calibration.misfits(found, identity):
-        say(f"note: {note}")
-    return found
+    return found if found and found.points else None
 
 
 def find_calibration(identity: calibration.CalibratedModel) -> calibration.Calibration | None:

@@ -139,6 +139,7 @@ def command(
         now=options.read_now(now),
     )
     chosen = engine.value if engine else loaded.default_engine
+    identity = loaded.identity(kv_bits)
     settings = Settings(
         transcript,
         options.read_kwargs(kwargs),
@@ -147,7 +148,8 @@ def command(
         not no_causes,
         store.value,
         prefill_rate,
-        None if prefill_rate else options.read_calibration(calibration, loaded, kv_bits),
+        None if prefill_rate else options.read_calibration(calibration, identity),
+        identity,
     )
     _check_sources(settings, calibration, jobs)
     if chosen == "mlx":
@@ -278,6 +280,7 @@ def _in_this_process(
         engine,
         rate=settings.prefill_rate,
         calibration=settings.calibration,
+        model=settings.identity,
         max_seconds=None if max_minutes is None else 60 * max_minutes,
     )
     plan = None

@@ -138,6 +138,11 @@ def identified(directory: Path, source: str = "", kv_bits: int | None = None) ->
     return CalibratedModel(source or str(directory), architecture, config_digest(config), kv_bits)
 
 
+def fits(calibration: Calibration, model: CalibratedModel) -> bool:
+    """Tell whether a calibration is one of this model."""
+    return (calibration.model.config, calibration.model.kv_bits) == (model.config, model.kv_bits)
+
+
 def misfits(calibration: Calibration, model: CalibratedModel | None) -> tuple[str, ...]:
     """Say what is not as it was when a calibration was measured, in sentences without a full stop.
 
@@ -146,9 +151,10 @@ def misfits(calibration: Calibration, model: CalibratedModel | None) -> tuple[st
         model: the model that they are predicted for; None for none of its own.
     """
     notes = []
-    known = calibration.model
-    if model and (known.config, known.kv_bits) != (model.config, model.kv_bits):
-        notes.append(f"the calibration is of another model, {known.source}")
+    if model and not fits(calibration, model):
+        notes.append(
+            f"the calibration is of another model, {calibration.model.source}, so that the error is not known"
+        )
     if dict(calibration.versions) != dict(measured_versions()):
         versions = ", ".join(f"{name} {number}" for name, number in calibration.versions.items())
         notes.append(f"the calibration was measured with {versions}, not with what is installed here")

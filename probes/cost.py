@@ -12,7 +12,7 @@ past, so for them the last term is small and `b` carries the rest. No coefficien
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -77,9 +77,33 @@ class CostModel:
         call, token, past, pair = _terms(new_tokens, depth)
         return self.per_call * call + self.per_token * token + self.per_depth * past + self.per_pair * pair
 
-    def error_of(self, seconds: float) -> float | None:
-        """Return the error of a prediction in seconds; None where it is not known."""
-        return None if self.error is None else self.error * seconds
+    def error_of(self, new_tokens: int, depth: int) -> float | None:
+        """Return the error of a prediction in seconds; None where it is not known, as beyond `longest`.
+
+        Args:
+            new_tokens: as of `seconds`.
+            depth: as of `seconds`.
+        """
+        if self.error is None or new_tokens + depth > self.longest:
+            return None
+        return self.error * self.seconds(new_tokens, depth)
+
+    def scaled(self, factor: float, error: float | None = None) -> CostModel:
+        """Return the model of a machine that takes so many times as long.
+
+        Args:
+            factor: how many times.
+            error: of that model; None where it is not known.
+        """
+        return replace(
+            self,
+            per_call=factor * self.per_call,
+            per_token=factor * self.per_token,
+            per_depth=factor * self.per_depth,
+            per_pair=factor * self.per_pair,
+            error=error,
+            median_error=None,
+        )
 
     @classmethod
     def at_rate(cls, tokens_per_second: float) -> CostModel:

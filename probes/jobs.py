@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from .caches.storage import Store
-from .calibration import Calibration
+from .calibration import CalibratedModel, Calibration
 from .errors import InputError
 from .models import ReplayModel
 from .policies import parse_policy
@@ -32,6 +32,7 @@ class Settings:
         store: whether replies are stored behind their prompts.
         prefill_rate: tokens per second, for predicted seconds; None for none.
         calibration: what to predict seconds from where no rate is given; None for none.
+        identity: the model, by which a calibration is known; None for none of its own.
     """
 
     transcript: str
@@ -42,6 +43,7 @@ class Settings:
     store: Store = "prompt"
     prefill_rate: float | None = None
     calibration: Calibration | None = None
+    identity: CalibratedModel | None = None
 
 
 def replay_in_processes(
@@ -94,7 +96,9 @@ def _replay(settings: Settings, model: ReplayModel, policies: Sequence[str]) -> 
         block_size=settings.block_size,
         capacity_bytes=settings.capacity_bytes,
         store=settings.store,
-        prefilling=Prefilling(rate=settings.prefill_rate, calibration=settings.calibration),
+        prefilling=Prefilling(
+            rate=settings.prefill_rate, calibration=settings.calibration, model=settings.identity
+        ),
         causes=settings.causes,
     )
     error: str | None = None

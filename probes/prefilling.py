@@ -5,11 +5,14 @@ Where it does not run, the seconds are predicted if there is something to predic
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from .cost import CostModel, Measured, fit
+from .calibration import fits, misfits
+from .cost import ENOUGH, CostModel, Measured, fit
 from .report import Cost, Prediction, PredictionQuality, Timings
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from .caches.base import Match, Payload, Span
     from .caches.states import StateBlock
-    from .calibration import Calibration
+    from .calibration import CalibratedModel, Calibration
     from .mlx_engine import MLXEngine
     from .tokens import Ids
 
@@ -30,6 +33,8 @@ class Prefilling:
         engine: the model, or None to predict only.
         rate: tokens per second to predict from; None for none.
         calibration: what to predict from otherwise; where there is none either, the turns that were measured.
+            Where some were, they correct it.
+        model: what is replayed, by which a calibration is known; None for none of its own.
         max_seconds: the engine stops so long after its first prefill began; None for no limit.
     """
 
@@ -39,6 +44,7 @@ class Prefilling:
         *,
         rate: float | None = None,
         calibration: Calibration | None = None,
+        model: CalibratedModel | None = None,
         max_seconds: float | None = None,
     ) -> None:
         self._engine = engine
@@ -46,7 +52,10 @@ class Prefilling:
         self._calibration = calibration
         self._max_seconds = max_seconds
         self._deadline: float | None = None
+        self._misfits = misfits(calibration, model) if calibration and not rate else ()
         self._given = CostModel.at_rate(rate) if rate else calibration.cost if calibration else None
+        if self._given and calibration and model and not fits(calibration, model):
+            self._given = self._given.scaled(1)  # its error is another model's
         self._fitted: CostModel | None = None
         self.measured: list[Measured] = []
         self.stopped = False
@@ -60,20 +69,46 @@ class Prefilling:
     def notes(self) -> tuple[str, ...]:
         """What a reader has to know about the seconds."""
         if not self.stopped or self._max_seconds is None:
-            return ()
+            return self._misfits
+        corrected = self._correction
+        so = (
+            "" if corrected is None else f", {corrected:.2g} times those of the calibration, as what ran took"
+        )
         return (
+            *self._misfits,
             f"the model stopped after {self._max_seconds / 60:g} minutes and {len(self.measured)} prefills; "
-            "the rest is counted, and its seconds are predicted",
+            f"the rest is counted, and its seconds are predicted{so}",
         )
 
     @property
     def cost(self) -> CostModel | None:
-        """What predicts: what was given, else a fit to the turns measured so far; None without either."""
+        """What predicts: what was given, else a fit to the turns measured so far; None without either.
+
+        A calibration is scaled to what was measured since, which knows the machine as it is now.
+        """
         if self._given:
-            return self._given
+            factor = self._correction
+            return self._given if factor is None else self._corrected(self._given, factor)
         if self._fitted is None or not self.stopped:
             self._fitted = fit(self.measured)
         return self._fitted
+
+    @property
+    def _correction(self) -> float | None:
+        """How many times as long as the calibration says the measured prefills took; None for too few."""
+        if self._given is None or len(self.measured) < ENOUGH:
+            return None
+        expected = sum(self._given.seconds(each.new_tokens, each.depth) for each in self.measured)
+        return sum(each.seconds for each in self.measured) / expected
+
+    def _corrected(self, given: CostModel, factor: float) -> CostModel:
+        """Scale a calibration to the measured prefills; the error is what it then misses them by."""
+        missed = [
+            factor * given.seconds(each.new_tokens, each.depth) / each.seconds - 1 for each in self.measured
+        ]
+        longest = max(each.new_tokens + each.depth for each in self.measured)
+        scaled = given.scaled(factor, math.sqrt(sum(each**2 for each in missed) / len(missed)))
+        return replace(scaled, longest=max(given.longest, longest))
 
     def run(
         self, ids: Ids, output: Ids, match: Match, spans: Sequence[Span]
@@ -117,13 +152,12 @@ class Prefilling:
         cost = self.cost
         if cost is None:
             return None
-        seconds = cost.seconds(new_tokens, depth)
-        return Cost(seconds, "predicted", cost.error_of(seconds))
+        return Cost(cost.seconds(new_tokens, depth), "predicted", cost.error_of(new_tokens, depth))
 
     def prediction(self) -> Prediction | None:
-        """Say what predicted seconds come from; None where there are none."""
+        """Say what predicted seconds come from, those that were wasted among them; None for nothing."""
         cost = self.cost
-        if cost is None or (self._engine is not None and not self.stopped):
+        if cost is None:
             return None
         quality = PredictionQuality(cost.error, cost.median_error, cost.longest)
         if self.rate:

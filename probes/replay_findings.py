@@ -144,7 +144,7 @@ def _block_rests(policy: PolicyReport) -> Iterator[ReplayFinding]:
         turns = [turn for turn in policy.turns if turn.turn in lost]
         blocks = policy.server_cache.block_size > 1
         what = (
-            "the shared part ends inside a block"
+            f"the shared part ends inside a block of {policy.server_cache.block_size:,} tokens"
             if blocks
             else "the cache cannot give all shared tokens back"
         )

@@ -22,14 +22,17 @@ def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
     if len(raised) == len(turns):
         return f"No turn rendered: {turns[0].error}"
     sentences = [
-        f"{len(raised)} of {len(turns)} turns raised, turn {raised[0].turn} first: {raised[0].error}."
-        if raised
-        else None,
+        _raised_sentence(turns, raised) if raised else None,
         _worst_sentence(turns, block_size),
         _pattern_sentence(turns),
         _first_rewrite(turns),
     ]
     return " ".join(filter(None, sentences))
+
+
+def _raised_sentence(turns: Sequence[TurnReport], raised: Sequence[TurnReport]) -> str:
+    said = str(raised[0].error).rstrip(".")
+    return f"{len(raised)} of {len(turns)} turns raised, turn {raised[0].turn} first: {said}. Of the others:"
 
 
 def _worst_sentence(turns: Sequence[TurnReport], block_size: int) -> str:

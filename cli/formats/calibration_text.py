@@ -12,6 +12,9 @@ from ...probes.calibration import Calibration
 from ...probes.cost import CostModel
 from .durations import duration
 
+#: Spread of a point's runs that says more about the machine's other work than about the model.
+UNSTEADY = 0.3
+
 
 def draw(calibration: Calibration, file: Path, console: Console) -> None:
     """Print the measurements beside what the fitted model makes of them, and how good that is.
@@ -55,6 +58,8 @@ def _quality(calibration: Calibration, cost: CostModel) -> str:
     runs = "" if spread is None else f" The runs of one point are {spread:.0%} apart (median, measured)."
     if cost.error is None or cost.median_error is None:
         return f"Too few points to fit depth or to tell the error.{runs}"
+    if spread is not None and spread > UNSTEADY:
+        runs += " That is much: measure with --again when the machine has nothing else to do."
     return (
         f"Predictions miss a point that the fit has not seen by {cost.median_error:.0%} (median; root mean "
         f"square {cost.error:.0%}).{runs}"

@@ -33,11 +33,13 @@ _LEAST_WIDTH = {"remedy (tokens won)": 130, "unavoidable": 120, "reused": 120, "
 
 def draw(report: ReplayReport, console: Console) -> None:
     """Print the report."""
+    if not report.complete:
+        console.print(escape(f"Incomplete: {report.error}."), style="bold")
     for policy in report.policies:
         console.print(_turns(report, policy, console.width))
         console.print(escape(policy.summary))
         if policy.totals.wasted:
-            console.print(escape(_times(policy)))
+            console.print(escape(_times(policy, report.hours)))
         console.print()
     if len(report.policies) > 1:
         console.print(_comparison(report))
@@ -101,7 +103,7 @@ def _predicted(turns: Sequence[TurnReport]) -> bool:
     return any(turn.cost is not None and turn.cost.kind == "predicted" for turn in turns)
 
 
-def _times(policy: PolicyReport) -> str:
+def _times(policy: PolicyReport, hours: float | None) -> str:
     """Say what the prefills took, what of it was waste, and how fast the model was."""
     totals = policy.totals
     assert totals.seconds is not None and totals.wasted is not None
@@ -109,11 +111,17 @@ def _times(policy: PolicyReport) -> str:
     if kind == "predicted" and totals.measured:
         kind = "partly predicted"
     wasted = totals.wasted
-    hourly = "" if wasted.per_hour is None else f", {duration(wasted.per_hour.seconds)} in each hour of it"
+    raised = sum(turn.error is not None for turn in policy.turns)
+    what = f"the {len(policy.turns) - raised} turns that rendered" if raised else "the session"
     said = (
-        f"Prefilling the session takes {duration(totals.seconds)} ({kind}); avoidable are "
-        f"{duration(wasted.seconds)} (predicted){hourly}."
+        f"Prefilling {what} takes {duration(totals.seconds)} ({kind}); avoidable are "
+        f"{duration(wasted.seconds)} (predicted)."
     )
+    if wasted.per_hour is not None and hours is not None:
+        said += (
+            f" By its timestamps the session took {duration(3600 * hours)}: at that rate, "
+            f"{duration(wasted.per_hour.seconds)} are wasted in an hour."
+        )
     if totals.measured is None:
         return said
     speed = totals.measured
@@ -207,7 +215,8 @@ def _excerpt(text: str) -> str:
 
 
 def _comparison(report: ReplayReport) -> Table:
-    table = Table(title="all policies", title_justify="left", title_style="bold", pad_edge=False)
+    title = "all policies" if report.complete else "all policies, in the turns that have run"
+    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("policy", no_wrap=True)
     timed = any(policy.totals.seconds is not None for policy in report.policies)
     names = ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable")
@@ -230,10 +239,10 @@ def _comparison(report: ReplayReport) -> Table:
 
 def _provenance(report: ReplayReport) -> str:
     model = report.model
-    ran = "No model ran (engine tokens), so no seconds are measured."
+    ran = "No model ran (engine tokens), so there are no seconds; tplaudit calibrate makes them predictable."
     if report.engine == "mlx":
         ran = f"Seconds are measured: {model.architecture} model ({model.weights}; {model.blas} BLAS)."
-    if report.prediction is not None:
+    if report.prediction is not None and any(_predicted(policy.turns) for policy in report.policies):
         ran = f"{_engine(report)} {_prediction(report)}"
     tokenizer = "the bundled tokenizer" if model.tokenizer == "bundled" else model.tokenizer
     layers = "" if report.cache.layers == "plain" else f", for layers of kind {report.cache.layers}"
@@ -256,20 +265,26 @@ def _prediction(report: ReplayReport) -> str:
     quality = prediction.measured
     if quality is None:
         return f"{said}."
-    known = "" if quality.error is None else f", with an error of {quality.error:.0%} (root mean square)"
-    lengths = [
-        turn.prompt_tokens or 0
+    known = (
+        ", with an error that is not known"
+        if quality.error is None
+        else f", with an error of {quality.error:.0%} (root mean square)"
+    )
+    beyond = {
+        turn.turn
         for policy in report.policies
         for turn in policy.turns
-        if turn.cost is not None and turn.cost.kind == "predicted"
-    ]
-    beyond = sum(length > quality.longest for length in lengths)
-    extrapolated = (
-        f" {beyond} of them are extrapolated: nothing longer than {quality.longest:,} tokens was measured."
-        if beyond
-        else ""
+        if turn.cost is not None
+        and turn.cost.kind == "predicted"
+        and (turn.prompt_tokens or 0) > quality.longest
+    }
+    if not beyond:
+        return f"{said}{known}."
+    turns = "1 turn" if len(beyond) == 1 else f"{len(beyond)} turns"
+    return (
+        f"{said}{known}. In {turns} the prompt is longer than all that were measured "
+        f"({quality.longest:,} tokens): those seconds are extrapolated, with an error that is not known."
     )
-    return f"{said}{known}.{extrapolated}"
 
 
 def _replies(report: ReplayReport) -> str:
@@ -288,11 +303,21 @@ def _replies(report: ReplayReport) -> str:
                 sum(each.source == "text" and each.tokens > 0 for each in replies),
                 "with the ids of their text",
             ),
-            (sum(not each.tokens for each in replies), "left out by the server"),
+            (sum(not each.tokens for each in replies), f"left out by the server{_leaving(report)}"),
         )
         if count
     ]
     return f" Replies are stored: {', '.join(said) or 'the transcript has none'}."
+
+
+def _leaving(report: ReplayReport) -> str:
+    """Name the policies whose server leaves replies out, where there are several."""
+    names = [
+        policy.policy
+        for policy in report.policies
+        if any(turn.reply and not turn.reply.tokens for turn in policy.turns)
+    ]
+    return f" ({', '.join(names)})" if len(report.policies) > 1 else ""
 
 
 def _caches(report: ReplayReport) -> str:

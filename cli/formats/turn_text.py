@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...probes.report import Divergence, MessageRef, Place, Remedy, ReplayReport, TurnReport
+from .durations import duration
 
 #: Characters of each text shown from the divergence point on, and before it.
 SHOWN, BEFORE = 90, 40
@@ -38,6 +39,9 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
         "",
         f"{turn.reprefill:,} re-prefilled: {turn.unavoidable:,} unavoidable, {turn.avoidable:,} avoidable",
     )
+    if turn.cost is not None:
+        error = "" if turn.cost.error is None else f", with an error of {duration(turn.cost.error)}"
+        yield _field("seconds", f"{duration(turn.cost.seconds)} ({turn.cost.kind}{error})")
     for action in turn.actions:
         if action.kind != "kept":
             which = ", ".join(map(str, action.messages))

@@ -137,7 +137,10 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="the transcript; lines are added at its end")
     parser.add_argument("--port", type=int, default=8900, help="where the agent connects, on this machine")
     given = parser.parse_args()
-    proxy = ThreadingHTTPServer(("127.0.0.1", given.port), recorder(given.server, given.file))
+    try:
+        proxy = ThreadingHTTPServer(("127.0.0.1", given.port), recorder(given.server, given.file))
+    except (OSError, OverflowError) as error:
+        sys.exit(f"port {given.port}: {error}; give another --port")
     print(f"recording to {given.file}; point the agent to http://127.0.0.1:{proxy.server_port}", flush=True)
     try:
         proxy.serve_forever()

@@ -188,7 +188,13 @@ def _result(
             return replace(result, reason="with the base no turn diverges")
         return replace(result, reason="nothing to compare with: no turn rendered with the base")
     kept = now >= allowed if budget.name.startswith("min-") else now <= allowed
-    return replace(result, passed=kept, reason=BUDGETS[budget.name])
+    reason = BUDGETS[budget.name]
+    if budget.limit.relative and base.raised > head.raised and not kept:
+        reason += (
+            f"; with the base {base.raised} of {base.turns} turns raised, which cost nothing: a number is a "
+            "better limit than base here"
+        )
+    return replace(result, passed=kept, reason=reason)
 
 
 def _is_predicted(budget: Budget) -> bool:

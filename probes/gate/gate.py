@@ -300,11 +300,15 @@ def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
     else:
         found = calibrated(settings.calibration, _model_with("config.json", *sides))
     if found is None:
+        bare = _model_with("config.json", *sides) is None
         raise UsageError(
-            "seconds are predicted, and there is neither a calibration of this model on this machine nor a "
-            "prefill rate",
+            "seconds are predicted, and a template alone does not tell from which model's calibration"
+            if bare
+            else "seconds are predicted, and this model was not calibrated on this machine",
             where="max-seconds",
-            fix="run tplaudit calibrate MODEL, or add --prefill-rate TOKENS_PER_SECOND",
+            fix="add --calibration FILE or --prefill-rate TOKENS_PER_SECOND"
+            if bare
+            else "run tplaudit calibrate MODEL, or add --prefill-rate TOKENS_PER_SECOND",
         )
     return found
 

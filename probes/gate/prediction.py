@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..calibration import Calibration, find_calibration, identified, misfits, read_calibration
+from ..calibration import CalibratedModel, Calibration, find_calibration, identified, read_calibration
 from ..errors import InputError
 from ..prefilling import Prefilling
 
@@ -53,21 +53,27 @@ class Predictor:
         yield from self.notes
 
 
-def predictor(rate: float | None, calibration: Calibration | None, *notes: str) -> Predictor | None:
+def predictor(
+    rate: float | None, calibration: Calibration | None, model: CalibratedModel | None = None
+) -> Predictor | None:
     """Return what predicts seconds: the rate, else the calibration; None where neither can.
 
     Args:
         rate: tokens per second, the crude case.
         calibration: measured prefills.
-        notes: what does not fit.
+        model: what is replayed; None for none of its own.
     """
-    prefilling = Prefilling(rate=rate, calibration=calibration)
+    prefilling = Prefilling(rate=rate, calibration=calibration, model=model)
     cost, prediction = prefilling.cost, prefilling.prediction()
     if cost is None or prediction is None:
         return None
     quality = prediction.measured
     return Predictor(
-        cost.seconds, prediction.source, cost.error, None if quality is None else quality.longest, notes
+        cost.seconds,
+        prediction.source,
+        cost.error,
+        None if quality is None else quality.longest,
+        prefilling.notes,
     )
 
 
@@ -91,7 +97,7 @@ def calibrated(file: str | None, directory: Path | None) -> Predictor | None:
         found = find_calibration(identity) if identity else None
     if found is None:
         return None
-    made = predictor(None, found, *misfits(found, identity))
+    made = predictor(None, found, identity)
     if made is None and file is not None:
         raise InputError("nothing was measured in it", where=file, fix="run tplaudit calibrate again")
     return made

@@ -195,7 +195,9 @@ def interrupted(number: int, tmp_path: Path, *arguments: str) -> tuple[int, str,
     return process.returncode, out, errors
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_shows_what_has_run(number: int, code: int, tmp_path: Path) -> None:
     found, out, errors = interrupted(number, tmp_path)
     assert found == code

@@ -47,7 +47,8 @@ def test_it_measures_once_and_replays_predict_from_it(tplaudit, folder, tmp_path
         )
         assert turn["cost"]["kind"] == "predicted"
         assert turn["cost"]["seconds"] == pytest.approx(expected)
-        assert turn["cost"]["error"] == pytest.approx(expected * fitted["error"])
+        inside = new + depth <= fitted["longest"]
+        assert turn["cost"]["error"] == (pytest.approx(expected * fitted["error"]) if inside else None)
     text = " ".join(tplaudit(*TOKENS, **folder).stdout.split())
     assert "seconds are predicted from a calibration of bundled on" in text
     # Elsewhere, by the file; and for a bare template, which has no model of its own.
@@ -74,7 +75,7 @@ def test_an_interrupt_keeps_what_was_measured(tplaudit, folder):
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130, err
     assert "Measured: bundled" in out
-    assert "measurements are kept" in err
+    assert " kept; " in err
     first = len(out.splitlines())
     done = tplaudit("calibrate", "--depth", "256", "--repeats", "1", **folder)
     assert done.returncode == 0
@@ -113,8 +114,10 @@ def test_what_does_not_fit_is_told(tplaudit, folder, tmp_path):
     document["model"]["config"], document["versions"]["mlx"] = "0" * 64, "0.1"
     (tmp_path / "c.json").write_text(json.dumps(document))
     done = tplaudit(*TOKENS, "--calibration", tmp_path / "c.json")
-    assert "the calibration is of another model, bundled" in done.stderr
-    assert "measured with mlx 0.1" in done.stderr
+    shown = " ".join(done.stdout.split())
+    assert "the calibration is of another model, bundled" in shown
+    assert "measured with mlx 0.1" in shown
+    assert "with an error that is not known" in shown
     both = tplaudit(*TOKENS, "--calibration", tmp_path / "c.json", "--prefill-rate", "10")
     assert (both.returncode, both.stdout) == (2, "")
     assert "--calibration: seconds are predicted from one thing" in both.stderr
@@ -184,4 +187,5 @@ def test_an_hour_of_the_session(tplaudit, tmp_path):
     wasted = report["policies"][0]["totals"]["wasted"]
     assert wasted["seconds"] > 0
     assert wasted["per_hour"]["seconds"] == pytest.approx(2 * wasted["seconds"])
-    assert " in each hour of it" in tplaudit(*command, "--block-size", "16").stdout
+    text = " ".join(tplaudit(*command, "--block-size", "16").stdout.split())
+    assert "By its timestamps the session took 30 min: at that rate, " in text

@@ -42,7 +42,10 @@ def test_with_noise_the_error_is_of_its_size(seed):
     assert 0.03 < found.error < 0.4
     assert 0.01 < found.median_error < 0.4
     assert found.seconds(500, 8000) == pytest.approx(law(1, 1, 1, 1).seconds(500, 8000), rel=0.3)
-    assert found.error_of(2.0) == 2 * found.error
+    assert found.error_of(500, 8000) == found.error * found.seconds(500, 8000)
+    assert found.error_of(500, 80000) is None
+    twice = found.scaled(2, 0.5)
+    assert (twice.seconds(500, 8000), twice.error) == (pytest.approx(2 * found.seconds(500, 8000)), 0.5)
 
 
 @settings(deadline=None, max_examples=25)
@@ -86,7 +89,7 @@ def test_few_measurements_give_a_rate_without_an_error():
     runs = [Measured(100, depth, 0.5) for depth in range(ENOUGH - 1)]
     found = fit(runs)
     assert (found.seconds(100, 0), found.seconds(100, 90000), found.error) == (0.5, 0.5, None)
-    assert found.error_of(1.0) is None
+    assert found.error_of(10, 0) is None
 
 
 def test_nothing_measured_gives_nothing():

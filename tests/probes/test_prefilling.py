@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from tplaudit.fixtures import template, transcript
 from tplaudit.probes.calibration import CalibratedModel, Calibration, Point
 from tplaudit.probes.conversation import Transcript
-from tplaudit.probes.cost import CostModel
+from tplaudit.probes.cost import ENOUGH, CostModel
 from tplaudit.probes.machine import Machine
 from tplaudit.probes.models import load_model
 from tplaudit.probes.plan import Plan
@@ -73,7 +74,8 @@ def test_a_calibration_predicts_every_turn_with_its_error():
         for turn in policy.turns:
             assert turn.cost.kind == "predicted"
             assert turn.cost.seconds == pytest.approx(LAW.seconds(turn.reprefill, turn.reused))
-            assert turn.cost.error == pytest.approx(0, abs=1e-6)
+            inside = turn.prompt_tokens <= CALIBRATION.cost.longest
+            assert turn.cost.error == (pytest.approx(0, abs=1e-6) if inside else None)
         assert policy.totals.seconds == pytest.approx(sum(turn.cost.seconds for turn in policy.turns))
         assert policy.totals.measured is None
     assert report.prediction.kind == "calibration"
@@ -98,6 +100,47 @@ def test_waste_is_what_an_append_only_turn_would_not_have_taken():
     assert omlx.totals.wasted.per_hour is None
     hourly = totals(omlx.turns, LAW, hours=0.5).wasted
     assert hourly.per_hour.seconds == pytest.approx(2 * hourly.seconds)
+
+
+def test_what_ran_corrects_the_calibration(engine, monkeypatch):
+    """Prefills that take three times as long as a calibration says: so does the rest."""
+    clock = SimpleNamespace(monotonic=Clock(), perf_counter=time.perf_counter)
+    monkeypatch.setattr("tplaudit.probes.mlx_engine.time", clock)
+    monkeypatch.setattr("tplaudit.probes.prefilling.time", clock)
+    prefilling = Prefilling(engine, calibration=CALIBRATION, max_seconds=25)
+    prefill = engine.prefill
+
+    def slow(ids, restored, reused, **options):
+        return replace(
+            prefill(ids, restored, reused, **options), seconds=3 * LAW.seconds(len(ids) - reused, reused)
+        )
+
+    monkeypatch.setattr(engine, "prefill", slow)
+    report, _ = replayed(prefilling, engine)
+    guessed = [turn for policy in report.policies for turn in policy.turns if turn.cost.kind == "predicted"]
+    assert guessed
+    for turn in guessed:
+        assert turn.cost.seconds == pytest.approx(3 * LAW.seconds(turn.reprefill, turn.reused))
+    assert len(prefilling.measured) >= ENOUGH
+    assert any("3.00 times what the calibration says" in note for note in report.notes)
+    assert report.prediction.measured.error == pytest.approx(0, abs=1e-6)
+
+
+def test_the_error_beyond_what_was_measured_is_not_known():
+    cost = CALIBRATION.cost
+    prefilling = Prefilling(calibration=CALIBRATION)
+    inside, beyond = prefilling.predicted(400, 1000), prefilling.predicted(401, 1000)
+    assert cost.longest == 1400
+    assert (inside.error is None, beyond.error is None) == (False, True)
+    assert beyond.seconds == pytest.approx(LAW.seconds(401, 1000))
+
+
+def test_another_models_calibration_has_no_error():
+    mine, other = CALIBRATION.model, CalibratedModel("small", "llama", "1" * 64)
+    for model, known in ((mine, True), (other, False), (None, True)):
+        prefilling = Prefilling(calibration=CALIBRATION, model=model)
+        assert (prefilling.predicted(100, 100).error is not None) is known
+        assert any("of another model, big" in note for note in prefilling.notes) is not known
 
 
 def test_a_rate_goes_before_a_calibration():
@@ -136,7 +179,8 @@ def test_when_time_is_over_the_rest_is_counted_and_predicted(engine, monkeypatch
     assert cut.prediction.kind == "turns"
     assert cut.complete
     assert any("the model stopped after" in note for note in cut.notes)
-    assert whole.prediction is None
+    assert whole.prediction.kind == "turns"  # what was wasted is predicted all the same
+    assert not any("the model stopped" in note for note in whole.notes)
 
 
 def test_without_a_single_measured_turn_nothing_is_made_up(engine):
