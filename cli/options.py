@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -30,6 +31,20 @@ def given(param: typer.CallbackParam, value: Any) -> Any:
                 where=option,
                 fix=f"write {option} VALUE",
             )
+    return value
+
+
+def finite(param: typer.CallbackParam, value: float | None) -> float | None:
+    """Return a number as it is. Raises UsageError where it is infinite, or none at all."""
+    if value is not None and not math.isfinite(value):
+        raise UsageError(f"{value} is no number to reckon with", where=_name(param), fix="give another")
+    return value
+
+
+def group_size(param: typer.CallbackParam, value: int) -> int:
+    """Return the size of a group that mlx can quantise. Raises UsageError where it is none."""
+    if value not in (32, 64, 128):
+        raise UsageError(f"mlx quantises no groups of {value}", where=_name(param), fix="give 32, 64 or 128")
     return value
 
 
@@ -123,6 +138,7 @@ PrefillRate = Annotated[
     typer.Option(
         min=1,
         metavar="TOK_PER_S",
+        callback=finite,
         help="Predict seconds from this many tokens per second; where no model runs only.",
     ),
 ]
@@ -139,7 +155,10 @@ Calibration = Annotated[
 MaxMinutes = Annotated[
     float | None,
     typer.Option(
-        min=0.01, metavar="MINUTES", help="Stop the model after this time, and keep what it has done."
+        min=0.01,
+        metavar="MINUTES",
+        callback=finite,
+        help="Stop the model after this time, and keep what it has done.",
     ),
 ]
 KvBits = Annotated[
@@ -149,9 +168,8 @@ KvBits = Annotated[
 KvGroupSize = Annotated[
     int,
     typer.Option(
-        min=32,
-        max=128,
         metavar="32|64|128",
+        callback=group_size,
         help="Numbers that share a scale, with --kv-bits; the width of a head is a multiple of it.",
     ),
 ]
@@ -213,6 +231,8 @@ def read_calibration(
         found = find_calibration(identity) if identity else None
     else:
         found = calibration.read_calibration(file)
+    if file is not None and found and not found.points:
+        raise InputError("nothing was measured in it", where=str(file), fix="run tplaudit calibrate again")
     return found if found and found.points else None
 
 

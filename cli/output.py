@@ -93,11 +93,18 @@ def check_output(output: Path | None, inputs: Sequence[str | None] = (), option:
         what = f"there is no folder {str(folder)!r}"
     elif not os.access(output if output.exists() else folder, os.W_OK):
         what = "permission denied"
-    elif output.exists() and any(Path(name).exists() and output.samefile(name) for name in inputs if name):
+    elif output.exists() and any(_reads(Path(name), output) for name in inputs if name):
         what = "it would overwrite what is read"
     else:
         return
     raise UsageError(what, where=str(output), fix=f"give another {option}")
+
+
+def _reads(source: Path, output: Path) -> bool:
+    """Tell whether an existing file is a source, or stands in one that is a folder."""
+    return source.exists() and (
+        output.samefile(source) or (source.is_dir() and source.samefile(output.parent))
+    )
 
 
 def say(text: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -128,7 +128,8 @@ def command(
     from .formats.turn_text import draw_turn
 
     options.check_one_stdin([transcript, model, template, tokenizer])
-    check_output(output, [transcript, model, template])
+    read = [transcript, model, template, tokenizer, str(calibration) if calibration else None]
+    check_output(output, read)
     names = options.policy_names(policy)
     policies = [parse_policy(name) for name in names]
     loaded = load_model(
@@ -162,16 +163,18 @@ def command(
     if jobs > 1 and len(names) > 1:
         report, code = _in_processes(settings, names, jobs, loaded)
     else:
-        model_engine = (
-            loaded.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size) if chosen == "mlx" else None
-        )
+        with _interrupted_early():
+            model_engine = (
+                loaded.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size) if chosen == "mlx" else None
+            )
         report, code = _in_this_process(settings, loaded, policies, model_engine, verify, max_minutes)
     turns = [turn for one in report.policies for turn in one.turns]
-    if explain is not None and not any(turn.turn == explain for turn in turns):
+    there = explain is None or any(turn.turn == explain for turn in turns)
+    if not there and report.complete:
         raise UsageError(
             f"there is no turn {explain}", where="--explain", fix=f"give one from 1 to {_last(turns)}"
         )
-    if turns:
+    if turns and there:
         if as_json:
             from ..probes.report import to_json
 
@@ -285,7 +288,8 @@ def _in_this_process(
     )
     plan = None
     if engine:
-        plan = _counted(new_replay(layout=engine.layout, causes=False), policies)
+        with _interrupted_early():
+            plan = _counted(new_replay(layout=engine.layout, causes=False), policies)
         large = loaded.is_large or max_minutes is not None or sum(plan.tokens.values()) >= LARGE
         if large:
             say(f"note: {_announced(plan, prefilling)}")
@@ -299,6 +303,16 @@ def _in_this_process(
     except KeyboardInterrupt:
         failure, code = f"interrupted {_how_far(replay, plan)}", 130
     return replay.report(complete=failure is None, error=failure), code
+
+
+@contextmanager
+def _interrupted_early() -> Iterator[None]:
+    """Say on Ctrl-C that there is nothing to show."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("tplaudit: interrupted before the first turn")
+        raise
 
 
 def _counted(replay: Replay, policies: Sequence[Policy]) -> Plan:

@@ -210,7 +210,7 @@ class MLXEngine:
 
         self._check(ids)
         whole = ids if output is None else np.concatenate([ids, output])
-        self._check(whole[len(ids) :], empty=True)
+        self._check(whole[len(ids) :], empty=True, fix="see the token_ids of the transcript's replies")
         held = restored[-1].end if restored else 0
         if not 0 <= reused <= min(len(ids) - 1, held):
             raise ValueError(f"cannot reuse {reused} of {len(ids)} tokens from blocks that hold {held}")
@@ -261,20 +261,31 @@ class MLXEngine:
         """
         return self._new_state().resumable(blocks, limit)
 
-    def verify(self, ids: Ids, logits: npt.NDArray[np.float32], *, chunk: int = CHUNK) -> Verification:
+    def verify(
+        self,
+        ids: Ids,
+        logits: npt.NDArray[np.float32],
+        *,
+        chunk: int = CHUNK,
+        deadline: float | None = None,
+    ) -> Verification:
         """Compare the logits of a prefill from restored blocks with those of cold prefills.
 
         Args:
             ids: the prompt, shape `(n,)`.
             logits: what `prefill` gave for it, shape `(vocabulary,)`.
             chunk: what that prefill ran with.
+            deadline: as of `prefill`.
+
+        Raises:
+            OutOfTime: the deadline passed before the end.
         """
         self._check(ids)
-        cold = self._run(ids, self._new_state(), 0, chunk)
+        cold = self._run(ids, self._new_state(), 0, chunk, deadline=deadline)
         # The other chunking has to differ for short prompts too, or there would be no noise to see. A
         # multiple of 16 would hide it: OpenBLAS computes whole tiles of rows alike wherever they stand.
         other = max(1, min(3 * chunk // 8 - 1, (len(ids) - 1) // 2))
-        again = self._run(ids, self._new_state(), 0, other)
+        again = self._run(ids, self._new_state(), 0, other, deadline=deadline)
         step = 0.0 if self._kv_bits is None else 2.0**-self._kv_bits * float(cold.std())
         return Verification(
             difference=float(abs(logits - cold).max()),
@@ -282,7 +293,7 @@ class MLXEngine:
             argmax_equal=bool(logits.argmax() == cold.argmax()),
         )
 
-    def _check(self, ids: Ids, *, empty: bool = False) -> None:
+    def _check(self, ids: Ids, *, empty: bool = False, fix: str = "use the model's own tokenizer") -> None:
         if not len(ids) and not empty:
             raise InputError("the prompt has no tokens", fix="check what the template renders")
         # mlx reads outside the embedding without complaint.
@@ -291,7 +302,7 @@ class MLXEngine:
             raise InputError(
                 f"there is a token id {unknown[0]}, but the model has only {self.vocabulary} ids",
                 where=str(self.path),
-                fix="use the model's own tokenizer",
+                fix=fix,
             )
 
     def _new_state(self) -> ModelState:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .caches.base import Match, Payload, Span
     from .caches.states import StateBlock
     from .calibration import CalibratedModel, Calibration
-    from .mlx_engine import MLXEngine
+    from .mlx_engine import MLXEngine, Verification
     from .tokens import Ids
 
 
@@ -70,14 +70,10 @@ class Prefilling:
         """What a reader has to know about the seconds."""
         if not self.stopped or self._max_seconds is None:
             return self._misfits
-        corrected = self._correction
-        so = (
-            "" if corrected is None else f", {corrected:.2g} times those of the calibration, as what ran took"
-        )
         return (
             *self._misfits,
-            f"the model stopped after {self._max_seconds / 60:g} minutes and {len(self.measured)} prefills; "
-            f"the rest is counted, and its seconds are predicted{so}",
+            f"the model stopped after {self._max_seconds / 60:g} minutes; the rest is counted, and its "
+            "seconds are predicted",
         )
 
     @property
@@ -147,6 +143,17 @@ class Prefilling:
         timings = Timings(done.restore_seconds, done.store_seconds, done.output_seconds, done.peak_bytes)
         return done.payloads, done.logits, Cost(done.seconds, "measured", measured=timings)
 
+    def verify(self, ids: Ids, logits: npt.NDArray[np.float32]) -> Verification | None:
+        """Compare a prefill with cold ones, as `MLXEngine.verify` does; None where time ran out before."""
+        from .mlx_engine import OutOfTime
+
+        assert self._engine is not None
+        try:
+            return self._engine.verify(ids, logits, deadline=self._deadline)
+        except OutOfTime:
+            self.stopped = True
+            return None
+
     def predicted(self, new_tokens: int, depth: int) -> Cost | None:
         """Return what a prefill would take; None where there is nothing to predict it from."""
         cost = self.cost
@@ -159,7 +166,9 @@ class Prefilling:
         cost = self.cost
         if cost is None:
             return None
-        quality = PredictionQuality(cost.error, cost.median_error, cost.longest)
+        quality = PredictionQuality(
+            cost.error, cost.median_error, cost.longest, len(self.measured), self._correction
+        )
         if self.rate:
             return Prediction("rate", f"{self.rate:,g} tokens per second, whatever the depth")
         if self._calibration:

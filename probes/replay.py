@@ -385,8 +385,8 @@ class _PolicyRun:
             return prefilling.predicted(len(ids) - match.reused, match.reused)
         payloads, logits, cost = done
         self._cache.store(sequence, payloads, match=match, marks=marks)
-        if self._replay.engine and self._replay.verifications is not None:
-            self._replay.verifications.append(self._replay.engine.verify(ids, logits))
+        if self._replay.verifications is not None and (verified := prefilling.verify(ids, logits)):
+            self._replay.verifications.append(verified)
         return cost
 
 

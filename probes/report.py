@@ -473,11 +473,16 @@ class PredictionQuality:
         error: root mean square of the relative errors; None where too little was measured to tell.
         median_error: their median; None likewise.
         longest: the longest prompt that was measured, in tokens; longer ones are extrapolated.
+        prefills: how many prefills of this replay were measured.
+        correction: how many times as long as the calibration says they took, by which the rest is scaled;
+            None where there is no calibration, or there are too few.
     """
 
     error: float | None
     median_error: float | None
     longest: int
+    prefills: int = 0
+    correction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

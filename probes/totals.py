@@ -51,7 +51,8 @@ def _wasted(turns: tuple[TurnReport, ...], cost: CostModel | None, hours: float 
         assert turn.unavoidable is not None and turn.prompt_tokens is not None
         whole = cost.seconds(turn.reprefill, turn.reused)
         needed = cost.seconds(turn.unavoidable, turn.prompt_tokens - turn.unavoidable)
-        seconds += turn.cost.seconds * max(0.0, 1 - needed / whole)
+        if whole > 0:
+            seconds += turn.cost.seconds * max(0.0, 1 - needed / whole)
     return Wasted(seconds, PerHour(seconds / hours) if hours else None)
 
 

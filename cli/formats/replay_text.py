@@ -278,6 +278,8 @@ def _prediction(report: ReplayReport) -> str:
         and turn.cost.kind == "predicted"
         and (turn.prompt_tokens or 0) > quality.longest
     }
+    if quality.correction is not None:
+        known = f", times {quality.correction:.2f}, as the {quality.prefills} prefills took that ran{known}"
     if not beyond:
         return f"{said}{known}."
     turns = "1 turn" if len(beyond) == 1 else f"{len(beyond)} turns"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tplaudit.fixtures import template, transcript
+from tplaudit.fixtures import DEFAULT_MODEL, template, transcript
 
 CHAT = transcript("chat")
 SMALL = ("calibrate", "--depth", "512", "--repeats", "1")
@@ -152,6 +153,36 @@ def test_little_time_for_a_replay(tplaudit):
     assert report["complete"]
     assert report["prediction"]["kind"] == "turns"
     assert report["policies"][0]["totals"]["reprefill"] == 114_686
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--prefill-rate", "inf"), "--prefill-rate: inf is no number"),
+        (("--prefill-rate", "1e400"), "--prefill-rate: inf is no number"),
+        (("--max-minutes", "nan"), "--max-minutes"),
+        (("--kv-group-size", "33"), "--kv-group-size: mlx quantises no groups of 33"),
+    ],
+)
+def test_numbers_that_are_none(tplaudit, option, said):
+    done = tplaudit("replay", CHAT, *option)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_read_is_not_overwritten(tplaudit, folder, tmp_path):
+    file = tmp_path / "c.json"
+    tplaudit(*SMALL, "--json", "--output", file, **folder)
+    before = file.read_text()
+    done = tplaudit(*TOKENS, "--calibration", file, "--output", file)
+    assert (done.returncode, file.read_text()) == (2, before)
+    model = tmp_path / "model"
+    shutil.copytree(DEFAULT_MODEL, model)
+    done = tplaudit(*TOKENS, "--model", model, "--output", model / "config.json")
+    assert done.returncode == 2
+    assert "it would overwrite what is read" in done.stderr
+    assert (model / "config.json").read_text() == (DEFAULT_MODEL / "config.json").read_text()
 
 
 def test_quantised_state(tplaudit):

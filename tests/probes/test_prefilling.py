@@ -122,8 +122,9 @@ def test_what_ran_corrects_the_calibration(engine, monkeypatch):
     for turn in guessed:
         assert turn.cost.seconds == pytest.approx(3 * LAW.seconds(turn.reprefill, turn.reused))
     assert len(prefilling.measured) >= ENOUGH
-    assert any("3.00 times what the calibration says" in note for note in report.notes)
-    assert report.prediction.measured.error == pytest.approx(0, abs=1e-6)
+    quality = report.prediction.measured
+    assert (quality.correction, quality.prefills) == (pytest.approx(3), len(prefilling.measured))
+    assert quality.error == pytest.approx(0, abs=1e-6)
 
 
 def test_the_error_beyond_what_was_measured_is_not_known():
