@@ -69,7 +69,9 @@ def processor_of(cpuinfo: str, board: str = "") -> str:
             return told
     if told := board.strip("\0\n "):
         return told
-    cores = [f"{name} {', '.join(fields[name])}" for name in ("CPU implementer", "CPU part") if name in fields]
+    cores = [
+        f"{name} {', '.join(fields[name])}" for name in ("CPU implementer", "CPU part") if name in fields
+    ]
     return ", ".join(cores)
 
 
