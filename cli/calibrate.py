@@ -44,7 +44,8 @@ def command(
     kv_bits: options.KvBits = None,
     kv_group_size: options.KvGroupSize = 64,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure anew what was measured before; each of it stands until then.")
+        bool,
+        typer.Option("--again", help="Measure anew what was measured before; each of it stands until then."),
     ] = False,
     as_json: options.Json = False,
     output: options.Output = None,
