@@ -13,8 +13,9 @@ from .formats.durations import duration
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
-    from ..probes.calibration import Calibration
+    from ..probes.calibration import CalibratedModel, Calibration
     from ..probes.mlx_engine import MLXEngine
+    from ..probes.models import FoundModel
 
 
 def command(
@@ -30,15 +31,21 @@ def command(
     depth: Annotated[
         int,
         typer.Option(
-            min=256, metavar="TOKENS", help="The longest prefix in the cache; longer is better, and slower."
+            min=256,
+            max=4_000_000,
+            metavar="TOKENS",
+            help="The longest prefix in the cache; longer is better, and slower.",
         ),
     ] = 16384,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each length is measured at each depth.")] = 3,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=1000, help="How often each length is measured at each depth.")
+    ] = 3,
     max_minutes: options.MaxMinutes = None,
     kv_bits: options.KvBits = None,
     kv_group_size: options.KvGroupSize = 64,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure anew what was measured before on this machine.")
+        bool,
+        typer.Option("--again", help="Measure anew what was measured before; each of it stands until then."),
     ] = False,
     as_json: options.Json = False,
     output: options.Output = None,
@@ -46,40 +53,74 @@ def command(
     """Measure prefills of a few lengths at several depths, and fit what `replay` then predicts seconds from.
 
     The measurements are kept, one after the other, in the user's cache directory: after an interrupt the next
-    call goes on, and replays of this model on this machine use them.
+    call goes on, and replays of this model on this machine use them. No template or tokenizer is needed.
     """
-    from ..probes.calibrating import new_calibration, tokens_to_run
-    from ..probes.calibration import calibration_file, to_json
-    from ..probes.errors import UsageError
-    from ..probes.models import load_model
+    from ..probes.calibrating import tokens_to_run
+    from ..probes.calibration import calibration_file, check_writable, identified, measured_versions, to_json
+    from ..probes.models import find_model
     from .formats.calibration_text import draw
 
-    check_output(output, [model])
-    loaded = load_model(model)
-    identity = loaded.identity(kv_bits)
-    if identity is None:
-        raise UsageError(
-            "there is no model to measure, only a template", where=model, fix="name a model directory"
-        )
+    named = find_model(model)
+    identity = identified(named.directory, named.source, kv_bits, kv_group_size)
     file = calibration_file(identity)
-    found = None if again else options.find_calibration(identity)
-    code = 0
-    if found and not tokens_to_run(found, depth, repeats):
+    _check_output(output, model, file)
+    found = options.find_calibration(identity)
+    code, left = 0, 0
+    current = found is not None and dict(found.versions) == dict(measured_versions())
+    if found and current and not again and not tokens_to_run(found, depth, repeats):
         say(f"note: all of this was measured on {found.measured}; --again measures it anew")
     else:
-        engine = loaded.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
-        found, code = _measured(
-            engine, found or new_calibration(engine, identity), file, depth, repeats, max_minutes
-        )
+        check_writable(file)
+        engine = _loaded(named, kv_bits, kv_group_size)
+        start = _start(engine, identity, found)
+        again = again and bool(start.points)
+        found, left, code = _measured(engine, start, file, depth, repeats, again, max_minutes)
     if found.points:
         if as_json:
             write_json(to_json(found), output)
         else:
             write_rich(lambda console: draw(found, file, console), output)
-    if missing := tokens_to_run(found, depth, repeats):
-        kept = _kept(len(found.points))
-        say(f"tplaudit: {kept}; {missing:,} tokens are left, with which the same command goes on")
+    if left:
+        rest = "whose earlier measurements stand" if again else "with which the same command goes on"
+        say(f"tplaudit: {_kept(len(found.points))}; {left:,} tokens are left, {rest}")
     stop(code if found.points else code or 2)
+
+
+def _check_output(output: Path | None, model: str | None, file: Path) -> None:
+    """See that the result can be written, and not over the measurements. Raises UsageError where not."""
+    from ..probes.errors import UsageError
+
+    check_output(output, [model, str(file)])
+    if output is not None and output.resolve() == file.resolve():
+        raise UsageError("the measurements are kept there", where=str(output), fix="give another --output")
+
+
+def _loaded(named: FoundModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
+    """Load the model. Raises InputError where it does not run, with advice that fits this command."""
+    from ..probes.errors import InputError
+    from ..probes.mlx_model import COUNT_INSTEAD
+
+    try:
+        return named.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
+    except InputError as error:
+        fix = (error.fix or "").replace(COUNT_INSTEAD, "predict from replay's --prefill-rate instead")
+        raise InputError(error.what, where=error.where, fix=fix) from error
+
+
+def _start(engine: MLXEngine, identity: CalibratedModel, found: Calibration | None) -> Calibration:
+    """Return what was measured before, as far as it holds for what runs now."""
+    from ..probes.calibrating import new_calibration
+    from ..probes.calibration import same_conditions
+
+    new = new_calibration(engine, identity)
+    if found is None or same_conditions(found, new):
+        return found or new
+    versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
+    say(
+        f"note: what was measured on {found.measured} ({found.weights}; {found.blas} BLAS; {versions}) "
+        "is not what runs now, so it is replaced"
+    )
+    return new
 
 
 def _kept(points: int) -> str:
@@ -94,26 +135,29 @@ def _measured(
     file: Path,
     depth: int,
     repeats: int,
+    again: bool,
     max_minutes: float | None,
-) -> tuple[Calibration, int]:
-    """Measure, keep each measurement at once, and return them with the exit code so far."""
+) -> tuple[Calibration, int, int]:
+    """Measure, and keep each run at once. Return what is kept, the tokens left, and the exit code so far."""
     from rich.console import Console
 
     from ..probes.calibrating import calibrate, tokens_to_run
-    from ..probes.calibration import write_calibration
+    from ..probes.calibration import keep_point
 
     started = time.monotonic()
     deadline = None if max_minutes is None else started + 60 * max_minutes
-    total = tokens_to_run(calibration, depth, repeats)
+    left = total = tokens_to_run(None if again else calibration, depth, repeats)
     say(f"note: {total:,} tokens are going to be prefilled on {calibration.machine.described}")
+    run = calibrate(engine, calibration, depth, repeats=repeats, again=again, deadline=deadline)
+    code = 0
     try:
         with Console(stderr=True).status("measuring …", spinner="dots") as status:
-            for step in calibrate(engine, calibration, depth, repeats=repeats, deadline=deadline):
-                calibration = step.calibration
-                write_calibration(calibration, file)
+            for step in run:
+                calibration = keep_point(calibration, step.point, file, again=again)
+                left = total - step.done
                 spent = time.monotonic() - started
-                left = duration(spent / step.done * (step.total - step.done))
-                status.update(f"{step.done:,} of {step.total:,} tokens, about {left} left")
+                rest = duration(spent / step.done * left)
+                status.update(f"{step.done:,} of {total:,} tokens, about {rest} left")
     except KeyboardInterrupt:
-        return calibration, 130
-    return calibration, 0
+        code = 130
+    return calibration, left if again else tokens_to_run(calibration, depth, repeats), code

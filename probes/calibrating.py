@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -30,7 +31,7 @@ class Step:
     Attributes:
         depth: tokens in the cache.
         way: tokens from the depth before to this one; measured once, on the way.
-        new_tokens: lengths to measure there.
+        new_tokens: lengths to measure there, each as often as it is to run.
     """
 
     depth: int
@@ -43,7 +44,7 @@ class Progress:
     """What a calibration tells while it runs.
 
     Attributes:
-        point: what was just measured.
+        point: what was just measured, of a point that has earlier runs those of now only.
         calibration: with that point.
         done: tokens prefilled so far.
         total: tokens to prefill in all.
@@ -55,18 +56,18 @@ class Progress:
     total: int
 
 
-def steps(deepest: int) -> tuple[Step, ...]:
+def steps(deepest: int, repeats: int = 1) -> tuple[Step, ...]:
     """Return what to measure.
 
     Args:
         deepest: the longest prefix to stand in the cache, in tokens.
+        repeats: runs of each length.
     """
     depths = sorted({round(deepest * part) for part in _PARTS})
-    lengths = tuple(each for each in NEW_TOKENS if each <= max(deepest // 4, NEW_TOKENS[0]))
+    lengths = [each for each in NEW_TOKENS if each <= max(deepest // 4, NEW_TOKENS[0])]
+    runs = tuple(each for each in lengths for _ in range(repeats))
     before = [0, *depths]
-    return tuple(
-        Step(depth, depth - earlier, lengths) for depth, earlier in zip(depths, before, strict=False)
-    )
+    return tuple(Step(depth, depth - earlier, runs) for depth, earlier in zip(depths, before, strict=False))
 
 
 def new_calibration(engine: MLXEngine, model: CalibratedModel) -> Calibration:
@@ -89,30 +90,38 @@ def tokens_to_run(start: Calibration | None, deepest: int, repeats: int) -> int:
         deepest: as of `calibrate`.
         repeats: as of `calibrate`.
     """
-    return _tokens(_missing(start, steps(deepest)), repeats)
+    return _tokens(_missing(start, steps(deepest, repeats)))
 
 
 def calibrate(
-    engine: MLXEngine, start: Calibration, deepest: int, *, repeats: int, deadline: float | None = None
+    engine: MLXEngine,
+    start: Calibration,
+    deepest: int,
+    *,
+    repeats: int,
+    again: bool = False,
+    deadline: float | None = None,
 ) -> Iterator[Progress]:
-    """Measure what a calibration does not have yet, and yield it after each measurement.
+    """Measure what a calibration does not have yet, and yield it after each run.
 
     Args:
         engine: the model.
-        start: what was measured before; its points are not measured again.
+        start: what was measured before.
         deepest: the longest prefix to stand in the cache, in tokens.
-        repeats: runs of each point, but of the way to the next depth one only.
+        repeats: runs that each point is to have, but of the way to the next depth one only.
+        again: measure everything. Each point of `start` stands until all its runs are there again.
         deadline: time of `time.monotonic` after which nothing more is measured; None for no limit.
     """
     import numpy as np
 
-    plan = _missing(start, steps(deepest))
-    total = _tokens(plan, repeats)
+    calibration = replace(start, measured=f"{date.today()}")
+    ready = replace(start, points=()) if again else start
+    plan = _missing(ready, steps(deepest, repeats))
+    total = _tokens(plan)
     length = max((step.depth + max(step.new_tokens, default=0) for step in plan), default=0)
     ids = np.random.default_rng(0).integers(0, engine.vocabulary, length, dtype=np.int32)
     blocks: list[StateBlock] = []
     done = 0
-    calibration = replace(start, measured=f"{date.today()}")
     for step in plan:
         before = step.depth - step.way
         try:
@@ -121,39 +130,42 @@ def calibrate(
                 ran = engine.prefill(ids[: step.depth], blocks, before, spans=[span], deadline=deadline)
                 blocks.extend(ran.payloads)
                 done += step.way
-                if calibration.point(step.way, before) is None:
+                if ready.point(step.way, before) is None:
                     point = Point(step.way, before, (ran.seconds,))
-                    calibration = calibration.with_point(point)
+                    ready, calibration = ready.with_point(point), calibration.with_point(point)
                     yield Progress(point, calibration, done, total)
-            for new in step.new_tokens:
+            for new, runs in Counter(step.new_tokens).items():
                 prompt = ids[: step.depth + new]
-                seconds = []
-                for _ in range(repeats):
+                seconds: tuple[float, ...] = ()
+                for _ in range(runs):
                     ran = engine.prefill(prompt, blocks, step.depth, spans=[], deadline=deadline)
-                    seconds.append(ran.seconds)
-                done += repeats * new
-                point = Point(new, step.depth, tuple(seconds))
-                calibration = calibration.with_point(point)
-                yield Progress(point, calibration, done, total)
+                    seconds = (*seconds, ran.seconds)
+                    done += new
+                    if again and len(seconds) < runs:
+                        continue
+                    point = Point(new, step.depth, seconds if again else seconds[-1:])
+                    ready = ready.with_runs(point)
+                    calibration = calibration.with_point(point) if again else calibration.with_runs(point)
+                    yield Progress(point, calibration, done, total)
         except OutOfTime:
             return
 
 
-def _tokens(plan: Sequence[Step], repeats: int) -> int:
-    return sum(step.way + repeats * sum(step.new_tokens) for step in plan)
+def _tokens(plan: Sequence[Step]) -> int:
+    return sum(step.way + sum(step.new_tokens) for step in plan)
 
 
 def _missing(calibration: Calibration | None, plan: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps without what was measured before, up to the last that still has something to do."""
+    """Return the steps without the runs that were made before, up to the last that has something to do."""
     if calibration is None:
         return tuple(plan)
     left = []
+    wanted = 0
     for step in plan:
-        lengths = tuple(new for new in step.new_tokens if calibration.point(new, step.depth) is None)
-        left.append(Step(step.depth, step.way, lengths))
-    wanted = [
-        at
-        for at, step in enumerate(left)
-        if step.new_tokens or (step.way and calibration.point(step.way, step.depth - step.way) is None)
-    ]
-    return tuple(left[: max(wanted) + 1]) if wanted else ()
+        here = (point for point in calibration.points if point.depth == step.depth)
+        made = {point.new_tokens: len(point.seconds) for point in here}
+        lengths = Counter(step.new_tokens) - Counter(made)
+        left.append(replace(step, new_tokens=tuple(lengths.elements())))
+        if lengths or (step.way and calibration.point(step.way, step.depth - step.way) is None):
+            wanted = len(left)
+    return tuple(left[:wanted])

@@ -7,11 +7,15 @@ was interrupted goes on where it was. `docs/calibrate.md` describes it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import statistics
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +30,8 @@ from .template_files import read_json
 
 SCHEMA: Literal["tplaudit.calibration/1"] = "tplaudit.calibration/1"
 _AGAIN = "run tplaudit calibrate again"
+#: What mlx-lm quantises by where nothing else is asked for, and what stands where nothing is quantised.
+KV_GROUP_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +43,14 @@ class CalibratedModel:
         architecture: `model_type` of its configuration.
         config: SHA-256 of its config.json without spaces and with sorted keys, hexadecimal.
         kv_bits: bits of quantised K and V; None for none.
+        kv_group_size: numbers that share a scale, where they are quantised.
     """
 
     source: str
     architecture: str | None
     config: str
     kv_bits: int | None = None
+    kv_group_size: int = KV_GROUP_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,11 @@ class Calibration:
         others = [each for each in self.points if _place(each) != _place(point)]
         return replace(self, points=tuple(sorted([*others, point], key=_place)))
 
+    def with_runs(self, point: Point) -> Calibration:
+        """Return the calibration with more runs of a point, beside those that it has."""
+        earlier = self.point(point.new_tokens, point.depth)
+        return self.with_point(replace(point, seconds=earlier.seconds + point.seconds) if earlier else point)
+
     def point(self, new_tokens: int, depth: int) -> Point | None:
         """Return a measurement, if it was made."""
         return next((each for each in self.points if _place(each) == (depth, new_tokens)), None)
@@ -121,13 +134,16 @@ def _place(point: Point) -> tuple[int, int]:
     return point.depth, point.new_tokens
 
 
-def identified(directory: Path, source: str = "", kv_bits: int | None = None) -> CalibratedModel:
+def identified(
+    directory: Path, source: str = "", kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
+) -> CalibratedModel:
     """Return what a calibration knows a model by.
 
     Args:
         directory: the model's, with a config.json.
         source: what a person called it; the directory where that is empty.
         kv_bits: bits of quantised K and V; None for none.
+        kv_group_size: numbers that share a scale; of no meaning where nothing is quantised.
 
     Raises:
         InputError: the config.json cannot be read.
@@ -135,20 +151,33 @@ def identified(directory: Path, source: str = "", kv_bits: int | None = None) ->
     config = read_json(directory / "config.json")
     named = config.get("model_type")
     architecture = named if isinstance(named, str) else None
-    return CalibratedModel(source or str(directory), architecture, config_digest(config), kv_bits)
+    group = KV_GROUP_SIZE if kv_bits is None else kv_group_size
+    return CalibratedModel(source or str(directory), architecture, config_digest(config), kv_bits, group)
 
 
 def fits(calibration: Calibration, model: CalibratedModel) -> bool:
     """Tell whether a calibration is one of this model."""
-    return (calibration.model.config, calibration.model.kv_bits) == (model.config, model.kv_bits)
+    return replace(calibration.model, source=model.source, architecture=model.architecture) == model
 
 
-def misfits(calibration: Calibration, model: CalibratedModel | None) -> tuple[str, ...]:
+def same_conditions(one: Calibration, other: Calibration) -> bool:
+    """Tell whether the measurements of two calibrations may stand side by side: one model, one machinery."""
+    return fits(one, other.model) and (dict(one.versions), one.weights, one.blas) == (
+        dict(other.versions),
+        other.weights,
+        other.blas,
+    )
+
+
+def misfits(
+    calibration: Calibration, model: CalibratedModel | None, blas: str | None = None
+) -> tuple[str, ...]:
     """Say what is not as it was when a calibration was measured, in sentences without a full stop.
 
     Args:
         calibration: what seconds are to be predicted from.
         model: the model that they are predicted for; None for none of its own.
+        blas: what multiplies its matrices; None where that is not known, as where no model runs.
     """
     notes = []
     if model and not fits(calibration, model):
@@ -158,6 +187,8 @@ def misfits(calibration: Calibration, model: CalibratedModel | None) -> tuple[st
     if dict(calibration.versions) != dict(measured_versions()):
         versions = ", ".join(f"{name} {number}" for name, number in calibration.versions.items())
         notes.append(f"the calibration was measured with {versions}, not with what is installed here")
+    if blas is not None and calibration.blas != blas:
+        notes.append(f"the calibration was measured with {calibration.blas} BLAS, not with {blas} as here")
     return tuple(notes)
 
 
@@ -181,9 +212,12 @@ def measured_versions() -> Mapping[str, str]:
 def calibration_file(model: CalibratedModel, machine: Machine | None = None) -> Path:
     """Return where the calibration of a model on a machine, by default this one, is kept."""
     machine = machine or this_machine()
-    key = json.dumps([model.config, model.kv_bits, machine.system, machine.processor, machine.cores])
+    quantised = model.kv_bits and [model.kv_bits, model.kv_group_size]
+    key = json.dumps([model.config, quantised, machine.system, machine.processor, machine.cores])
     name = hashlib.sha256(key.encode("utf-8")).hexdigest()[:20]
-    return _folder() / "calibrations" / f"{model.architecture or 'model'}-{name}.json"
+    # Whoever wrote the config.json could name any path.
+    architecture = re.sub(r"[^\w.-]", "_", model.architecture or "model", flags=re.ASCII)[:40]
+    return _folder() / "calibrations" / f"{architecture}-{name}.json"
 
 
 def _folder() -> Path:
@@ -219,6 +253,9 @@ def read_calibration(file: Path) -> Calibration:
         raise InputError(what, where=str(file), fix="give a file that tplaudit calibrate wrote") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"this is no calibration ({error})", where=str(file), fix=_AGAIN) from None
+    machine = read.machine
+    if not 0 < machine.cores < 2**31 or not 0 <= (machine.memory_bytes or 0) < 2**63:
+        raise InputError("there is no such machine", where=str(file), fix=_AGAIN)
     if not all(map(_possible, read.points)):
         raise InputError("a point has no time or no tokens", where=str(file), fix=_AGAIN)
     return read
@@ -230,6 +267,39 @@ def _possible(point: Point) -> bool:
     return sizes and bool(point.seconds) and all(1e-9 <= seconds <= 1e9 for seconds in point.seconds)
 
 
+def keep_point(calibration: Calibration, point: Point, file: Path, *, again: bool = False) -> Calibration:
+    """Put what was just measured into a file at once, beside what another process has put there meanwhile.
+
+    Args:
+        calibration: what is known so far; written where the file has none that was measured likewise.
+        point: the new runs of a point.
+        file: where to keep them.
+        again: the runs take the place of earlier ones instead of standing beside them.
+
+    Returns:
+        What the file has now.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with _writing(file), _locked(file.parent):
+        with suppress(InputError):
+            found = read_calibration(file)
+            if same_conditions(found, calibration):
+                calibration = replace(found, measured=calibration.measured)
+        calibration = calibration.with_point(point) if again else calibration.with_runs(point)
+        write_calibration(calibration, file)
+    return calibration
+
+
+def check_writable(file: Path) -> None:
+    """See before anything is measured whether it can be kept. Raises InputError where it cannot."""
+    with _writing(file):
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        tempfile.TemporaryFile(dir=file.parent).close()
+
+
 def write_calibration(calibration: Calibration, file: Path) -> None:
     """Write a calibration as a whole or not at all.
 
@@ -237,16 +307,42 @@ def write_calibration(calibration: Calibration, file: Path) -> None:
         InputError: the file cannot be written.
     """
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    with _writing(file):
+        try:
+            part.write_text(json.dumps(to_json(calibration), indent=2) + "\n", encoding="utf-8")
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Make the folder of a file that is going to be written; what fails meanwhile is an InputError."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(to_json(calibration), indent=2) + "\n", encoding="utf-8")
-        part.replace(file)
+        yield
     except OSError as error:
         raise InputError(
             (error.strerror or "cannot be written").lower(),
             where=str(file),
             fix="set TPLAUDIT_CACHE_DIR to a folder that can be written",
         ) from None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes that lock the folder out; where the system cannot, nothing is kept out."""
+    opened = None
+    with suppress(OSError, ImportError):
+        import fcntl
+
+        opened = os.open(folder, os.O_RDONLY)
+        fcntl.flock(opened, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if opened is not None:
+            os.close(opened)
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:

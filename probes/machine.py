@@ -46,12 +46,40 @@ def this_machine() -> Machine:
 def _processor() -> str:
     if sys.platform == "darwin":
         return _sysctl("machdep.cpu.brand_string")
+    return processor_of(_read("/proc/cpuinfo"), board=_read("/proc/device-tree/model"))
+
+
+def processor_of(cpuinfo: str, board: str = "") -> str:
+    """Return the processor's name on Linux; empty where nothing tells it.
+
+    On x86 that is the `model name`. On arm64 the kernel tells only who designed the cores and their numbers,
+    so the board's name, where there is one, comes before them.
+
+    Args:
+        cpuinfo: text of `/proc/cpuinfo`, whose fields the kernel's `arch/*/kernel/cpuinfo.c` and
+            `arch/x86/kernel/cpu/proc.c` write.
+        board: text of `/proc/device-tree/model`.
+    """
+    fields: dict[str, dict[str, None]] = {}
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), {})[value.strip()] = None
+    for name in ("model name", "Hardware"):
+        if told := next(iter(fields.get(name, ())), ""):
+            return told
+    if told := board.strip("\0\n "):
+        return told
+    cores = [
+        f"{name} {', '.join(fields[name])}" for name in ("CPU implementer", "CPU part") if name in fields
+    ]
+    return ", ".join(cores)
+
+
+def _read(file: str) -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "")
 
 
 def _memory() -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..fixtures import DEFAULT_MODEL
 from .bundled import bundled_model
 from .caches.footprint import Footprint, footprint
-from .calibration import CalibratedModel, identified
+from .calibration import KV_GROUP_SIZE, CalibratedModel, identified
 from .errors import InputError, UsageError
 from .hub import is_hub_id, snapshot
 from .report import ModelInfo
@@ -24,8 +24,46 @@ if TYPE_CHECKING:
     from .tokens import Tokenizer
 
 EngineName = Literal["tokens", "mlx"]
+ModelKind = Literal["bundled", "directory", "hub", "template"]
 #: Weights up to this size are computed with unless a person asks otherwise.
 SMALL_WEIGHTS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """Where a model is: all that running it needs.
+
+    Attributes:
+        source: what the person named; `bundled` where nothing was named.
+        kind: how it was found.
+        directory: the model directory.
+        weights: size of the weights in bytes; None for bundled models, whose weights are made from a seed.
+    """
+
+    source: str
+    kind: ModelKind
+    directory: Path
+    weights: int | None
+
+    def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE) -> MLXEngine:
+        """Load the weights, after downloading what is missing of a model of the hub.
+
+        Args:
+            kv_bits: quantise K and V of full attention to so many bits; None for no such thing.
+            kv_group_size: numbers that share a scale.
+
+        Raises:
+            InputError: they cannot be had or loaded, or the architecture cannot be replayed.
+        """
+        from .mlx_engine import MLXEngine
+
+        directory = snapshot(self.source) if self.kind == "hub" else self.directory
+        return MLXEngine.load(
+            directory,
+            random_weights=self.weights is None,
+            kv_bits=kv_bits,
+            kv_group_size=kv_group_size,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +84,7 @@ class ReplayModel:
     template: ChatTemplate
     tokenizer: Tokenizer
     source: str
-    kind: Literal["bundled", "directory", "hub", "template"]
+    kind: ModelKind
     approximate: bool
     directory: Path
     weights: int | None
@@ -77,35 +115,23 @@ class ReplayModel:
         """Bytes of K and V per token, predicted from config.json; None where that does not say."""
         return self.footprint.bytes_per_token
 
-    def identity(self, kv_bits: int | None = None) -> CalibratedModel | None:
+    def identity(
+        self, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
+    ) -> CalibratedModel | None:
         """Return what a calibration knows the model by; None for a bare template.
 
         Args:
             kv_bits: as of `load_engine`.
+            kv_group_size: as of `load_engine`.
         """
         if self.kind == "template" or not (self.directory / "config.json").is_file():
             return None
-        return identified(self.directory, self.source, kv_bits)
+        return identified(self.directory, self.source, kv_bits, kv_group_size)
 
-    def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = 64) -> MLXEngine:
-        """Load the weights, after downloading what is missing of a model of the hub.
-
-        Args:
-            kv_bits: quantise K and V of full attention to so many bits; None for no such thing.
-            kv_group_size: numbers that share a scale.
-
-        Raises:
-            InputError: they cannot be had or loaded, or the architecture cannot be replayed.
-        """
-        from .mlx_engine import MLXEngine
-
-        directory = snapshot(self.source) if self.kind == "hub" else self.directory
-        return MLXEngine.load(
-            directory,
-            random_weights=self.weights is None,
-            kv_bits=kv_bits,
-            kv_group_size=kv_group_size,
-        )
+    def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE) -> MLXEngine:
+        """Load the weights. See `FoundModel.load_engine`."""
+        found = FoundModel(self.source, self.kind, self.directory, self.weights)
+        return found.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
 
     def info(self, engine: MLXEngine | None) -> ModelInfo:
         """Describe the model for a report."""
@@ -121,6 +147,41 @@ class ReplayModel:
             weights=engine.precision if engine else None,
             blas=engine.blas if engine else None,
         )
+
+
+def find_model(name: str | None) -> FoundModel:
+    """Find a model that is to run without a template and a tokenizer.
+
+    Args:
+        name: a model directory, the id of a model of the hub, the name of a bundled model, or None for the
+            first of those.
+
+    Raises:
+        InputError: there is none, or it has no config.json.
+        UsageError: there is no bundled model of that kind, or a template is named instead of a model.
+    """
+    found = _found("bundled" if name is None else name)
+    if not found.directory.is_dir():
+        if found.source == "-" or found.directory.exists():
+            raise UsageError(
+                "this is a template or another file, and no model", where=name, fix="name a model directory"
+            )
+        raise InputError("there is no such model directory", where=name, fix="check the path")
+    if not (found.directory / "config.json").is_file():
+        raise InputError(
+            "the directory has no config.json", where=name, fix="name one with a config.json and weights"
+        )
+    return found
+
+
+def _found(name: str) -> FoundModel:
+    """Return where a model would be, by its name; a directory may not be there."""
+    if bundled := bundled_model(name):
+        return FoundModel(name, "bundled", bundled, None)
+    hub = is_hub_id(name)
+    directory = snapshot(name, weights=False) if hub else Path(name)
+    weights = sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
+    return FoundModel(name, "hub" if hub else "directory", directory, weights)
 
 
 def load_model(
@@ -148,9 +209,8 @@ def load_model(
     """
     options: dict[str, Any] = {"now": now}
     name = "bundled" if name is None else name
-    bundled = bundled_model(name)
-    hub = is_hub_id(name)
-    directory = bundled or (snapshot(name, weights=False) if hub else Path(name))
+    found = _found(name)
+    bundled, directory, weights = found.kind == "bundled", found.directory, found.weights
     if not directory.is_dir():
         if name != "-" and not directory.exists():
             raise InputError(
@@ -178,7 +238,6 @@ def load_model(
         **options,
     )
     check_compiles(chat_template)
-    weights = None if bundled else sum(file.stat().st_size for file in directory.glob("model*.safetensors"))
     notes = ()
     if weights is not None and weights >= SMALL_WEIGHTS:
         notes = (
@@ -189,7 +248,7 @@ def load_model(
         template=chat_template,
         tokenizer=used,
         source=name,
-        kind="bundled" if bundled else "hub" if hub else "directory",
+        kind=found.kind,
         approximate=tokenizer is not None,
         directory=directory,
         weights=weights,

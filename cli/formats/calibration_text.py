@@ -46,9 +46,10 @@ def draw(calibration: Calibration, file: Path, console: Console) -> None:
 
 def _what(calibration: Calibration) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in calibration.versions.items())
-    bits = "" if calibration.model.kv_bits is None else f"; K and V in {calibration.model.kv_bits} bits"
+    model = calibration.model
+    bits = "" if model.kv_bits is None else f"; K and V in {model.kv_bits} bits by {model.kv_group_size}"
     return (
-        f"Measured: {calibration.model.source} ({calibration.weights}{bits}; {calibration.blas} BLAS) on "
+        f"Measured: {model.source} ({calibration.weights}{bits}; {calibration.blas} BLAS) on "
         f"{calibration.machine.described}, {versions}, {calibration.measured}."
     )
 
@@ -67,11 +68,14 @@ def _quality(calibration: Calibration, cost: CostModel) -> str:
 
 
 def _rates(cost: CostModel) -> str:
+    """Say how fast prefills are at depths from none to the last at which their end was measured."""
+    new = min(1024, cost.longest)
+    deepest = cost.longest - new
     said = []
-    for depth in (0, cost.longest // 2, cost.longest):
-        seconds = cost.seconds(1024, depth)
-        said.append(f"{1024 / seconds:,.0f} at depth {depth:,}" if seconds else "")
-    return f"Tokens per second, 1,024 at a time (predicted): {', '.join(filter(None, said))}."
+    for depth in sorted({0, deepest // 2, deepest}):
+        seconds = cost.seconds(new, depth)
+        said.append(f"{new / seconds:,.0f} at depth {depth:,}" if seconds else "")
+    return f"Tokens per second, {new:,} at a time (predicted): {', '.join(filter(None, said))}."
 
 
 def _kept(cost: CostModel, file: Path) -> str:

@@ -93,7 +93,75 @@ def test_time_that_is_too_short(tplaudit, folder):
 def test_a_template_is_no_model(tplaudit, folder):
     done = tplaudit("calibrate", template("strict"), **folder)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"tplaudit: {template('strict')}: there is no model to measure")
+    assert done.stderr.startswith(
+        f"tplaudit: {template('strict')}: this is a template or another file, and no"
+    )
+
+
+def test_what_is_no_model_is_told_with_fitting_advice(tplaudit, folder, tmp_path):
+    """No template and no tokenizer is asked for, and no option that calibrate does not have is named."""
+    (tmp_path / "none").mkdir()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.json").write_bytes((DEFAULT_MODEL / "config.json").read_bytes())
+    for name, what in (
+        ("missing", "there is no such model directory"),
+        ("none", "the directory has no config.json"),
+        ("config", "there are no weights (model*.safetensors); predict from replay's --prefill-rate"),
+    ):
+        done = tplaudit("calibrate", tmp_path / name, **folder)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"tplaudit: {tmp_path / name}: {what}"), done.stderr
+        assert "--engine" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "given", [("--depth", "10000000000"), ("--depth", "9" * 23), ("--repeats", "9" * 10)]
+)
+def test_sizes_beyond_all_models_are_refused(tplaudit, folder, given):
+    done = tplaudit("calibrate", *given, **folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert given[0] in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(tplaudit):
+    done = tplaudit(*SMALL, TPLAUDIT_CACHE_DIR=os.devnull)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "set TPLAUDIT_CACHE_DIR to a folder that can be written" in done.stderr
+
+
+def test_the_output_is_not_written_over_the_measurements(tplaudit, folder, tmp_path):
+    calibrations = tmp_path / "cache" / "calibrations"
+    assert tplaudit(*SMALL, "--json", "-o", tmp_path / "c.json", **folder).returncode == 0
+    (file,) = calibrations.iterdir()
+    before = file.read_text()
+    refused = tplaudit(*SMALL, "--again", "--output", file, **folder)
+    assert refused.returncode == 2
+    assert file.read_text() == before
+    file.unlink()
+    refused = tplaudit(*SMALL, "--output", calibrations / ".." / "calibrations" / file.name, **folder)
+    assert refused.returncode == 2
+    assert "the measurements are kept there" in refused.stderr
+    assert not file.exists()
+
+
+def test_what_was_measured_otherwise_is_replaced_and_the_rest_stands(tplaudit, folder, tmp_path):
+    assert tplaudit(*SMALL, **folder).returncode == 0
+    (file,) = (tmp_path / "cache" / "calibrations").iterdir()
+    document = json.loads(file.read_text())
+    stopped = tplaudit("calibrate", "--again", "--depth", "300000", "--max-minutes", "0.01", **folder)
+    assert "tokens are left, whose earlier measurements stand" in stopped.stderr
+    assert len(json.loads(file.read_text())["points"]) >= len(document["points"])
+    for other in ({"versions": {"mlx": "0.1"}}, {"blas": "abacus"}):
+        file.write_text(json.dumps(document | other))
+        done = tplaudit(*SMALL, "--repeats", "2", "--json", **folder)
+        assert done.returncode == 0, done.stderr
+        assert "is not what runs now, so it is replaced" in done.stderr
+        measured = json.loads(done.stdout)
+        assert (measured["versions"], measured["blas"]) == (document["versions"], document["blas"])
+        runs = {len(point["seconds"]) for point in measured["points"] if point["new_tokens"] == 48}
+        assert runs == {2}
 
 
 def test_a_broken_calibration_is_told_and_not_used(tplaudit, folder, tmp_path):
@@ -134,8 +202,8 @@ def test_what_needs_the_engine_says_so(tplaudit):
 
 
 def test_quantised_state_has_a_calibration_of_its_own(tplaudit, folder):
-    bits = ("--kv-bits", "8")
-    assert tplaudit(*SMALL, *bits, "--kv-group-size", "32", **folder).returncode == 0
+    bits = ("--kv-bits", "8", "--kv-group-size", "32")
+    assert tplaudit(*SMALL, *bits, **folder).returncode == 0
     predicted = [json.loads(tplaudit(*TOKENS, *one, "--json", **folder).stdout) for one in ((), bits)]
     assert predicted[0]["prediction"] is None
     assert predicted[1]["prediction"]["kind"] == "calibration"
