@@ -140,7 +140,7 @@ def command(
         now=options.read_now(now),
     )
     chosen = engine.value if engine else loaded.default_engine
-    identity = loaded.identity(kv_bits)
+    identity = loaded.identity(kv_bits, kv_group_size)
     settings = Settings(
         transcript,
         options.read_kwargs(kwargs),

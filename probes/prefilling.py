@@ -52,7 +52,9 @@ class Prefilling:
         self._calibration = calibration
         self._max_seconds = max_seconds
         self._deadline: float | None = None
-        self._misfits = misfits(calibration, model) if calibration and not rate else ()
+        self._misfits = (
+            misfits(calibration, model, engine.blas if engine else None) if calibration and not rate else ()
+        )
         self._given = CostModel.at_rate(rate) if rate else calibration.cost if calibration else None
         if self._given and calibration and model and not fits(calibration, model):
             self._given = self._given.scaled(1)  # its error is another model's
