@@ -169,7 +169,6 @@ def test_bytes_are_counted_as_they_are_computed(computing, capacity, size, names
     assert counted_alike(computed, counted, engine)
     for one, other in zip(computed.policies, counted.policies, strict=True):
         assert one.cache == other.cache
-        assert one.cache.bytes > 0 or capacity
     assert any(one.cache.bytes for one in computed.policies)
 
 
