@@ -108,7 +108,7 @@ class ReplayModel:
     def footprint(self) -> Footprint:
         """What the layers keep, predicted from config.json; plain, of unknown size, where there is none."""
         config = self.directory / "config.json"
-        return footprint(read_json(config)) if config.is_file() else Footprint()
+        return footprint(read_json(config), where=str(config)) if config.is_file() else Footprint()
 
     @property
     def bytes_per_token(self) -> int | None:

@@ -97,8 +97,7 @@ class Replay:
         self.prefilling = prefilling or Prefilling(engine)
         kept = layout or (engine.layout if engine else model.footprint)
         self.model_kind = kept.kind
-        self.bytes_per_token = kept.bytes_per_token
-        self.snapshot_bytes = kept.bytes_per_snapshot or 0
+        self.sizes = kept.sizes
         self.verifications: list[Verification] | None = [] if verify else None
         self.causes = causes
         self._block_size = block_size
@@ -165,8 +164,7 @@ class Replay:
             model_kind=self.model_kind,
             block_size=self._block_size,
             capacity_bytes=self.capacity_bytes,
-            bytes_per_token=self.bytes_per_token,
-            snapshot_bytes=self.snapshot_bytes,
+            sizes=self.sizes,
         )
 
     def _hours(self) -> float | None:
@@ -253,7 +251,7 @@ class _PolicyRun:
                 kind=self._cache.kind,
                 block_size=self._cache.block_size,
                 capacity_bytes=self._replay.capacity_bytes,
-                bytes_per_token=self._replay.bytes_per_token,
+                bytes_per_token=self._replay.sizes.bytes_per_token if self._replay.sizes else None,
                 store=self._replay.store,
                 layers=self._replay.model_kind,
             ),

@@ -10,6 +10,7 @@ from .policies import POLICIES, canonical
 
 if TYPE_CHECKING:
     from .caches.base import PrefixCache
+    from .caches.sizes import Sizes
     from .policies.base import Policy
 
 #: oMLX's, for policies that belong to no server.
@@ -22,8 +23,7 @@ def server_cache(
     model_kind: str = "plain",
     block_size: int | None = None,
     capacity_bytes: int | None = None,
-    bytes_per_token: int | None = None,
-    snapshot_bytes: int = 0,
+    sizes: Sizes | None = None,
 ) -> PrefixCache:
     """Return an empty cache as the server of a policy keeps it, or a paged one with blocks of a given size.
 
@@ -32,8 +32,7 @@ def server_cache(
         model_kind: as of `make_cache`.
         block_size: tokens per block of a paged cache in the place of the server's own; None for that.
         capacity_bytes: as of `make_cache`.
-        bytes_per_token: as of `make_cache`.
-        snapshot_bytes: as of `make_cache`.
+        sizes: as of `make_cache`.
     """
     name, _, options = canonical(policy.name).partition(":")
     kind = POLICIES.get(name)
@@ -44,7 +43,6 @@ def server_cache(
         model_kind=model_kind,
         block_size=block_size,
         capacity_bytes=capacity_bytes,
-        bytes_per_token=bytes_per_token,
-        snapshot_bytes=snapshot_bytes,
+        sizes=sizes,
         version=given,
     )

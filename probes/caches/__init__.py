@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .layers import Layers
     from .omlx import Version
     from .paged import Whole
+    from .sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,7 @@ class Settings:
         block_size: tokens per block; None for the server's own rule.
         usual_size: what that rule gives a model whose layers can all be cut; None for the server's default.
         capacity_bytes: the most that the cache may hold; None for the server's own limit, or none.
-        bytes_per_token: what a token counts where no model computes.
-        snapshot_bytes: what a copied state counts there besides.
+        sizes: of the model's state, which count where no model computes.
         version: of oMLX.
     """
 
@@ -40,8 +40,7 @@ class Settings:
     block_size: int | None = None
     usual_size: int | None = None
     capacity_bytes: int | None = None
-    bytes_per_token: int | None = None
-    snapshot_bytes: int = 0
+    sizes: Sizes | None = None
     version: Version = "latest"
 
 
@@ -51,8 +50,7 @@ def make_cache(
     model_kind: str = "plain",
     block_size: int | None = None,
     capacity_bytes: int | None = None,
-    bytes_per_token: int | None = None,
-    snapshot_bytes: int = 0,
+    sizes: Sizes | None = None,
     version: Version = "latest",
 ) -> PrefixCache:
     """Return the empty cache that a name stands for.
@@ -63,8 +61,7 @@ def make_cache(
         model_kind: what the model's layers keep: `plain`, `rotating:WINDOW`, `hybrid`, ...; see `Layers.of`.
         block_size: tokens per block, for caches with blocks; None for the server's own rule.
         capacity_bytes: the most that it may hold; None for the server's own limit, or none.
-        bytes_per_token: what a token counts of that where no model computes.
-        snapshot_bytes: what the copied state of layers that cannot be cut counts there besides.
+        sizes: of the model's state, which count there where no model computes.
         version: of oMLX, for `paged`.
 
     Raises:
@@ -84,8 +81,7 @@ def make_cache(
         block_size=block_size,
         usual_size=size,
         capacity_bytes=capacity_bytes,
-        bytes_per_token=bytes_per_token,
-        snapshot_bytes=snapshot_bytes,
+        sizes=sizes,
         version=version,
     )
     cache = make(settings)
@@ -108,8 +104,7 @@ def _paged(settings: Settings) -> PrefixCache:
         size=settings.block_size,
         default_size=settings.usual_size or 256,
         capacity_bytes=settings.capacity_bytes,
-        bytes_per_token=settings.bytes_per_token,
-        snapshot_bytes=settings.snapshot_bytes,
+        sizes=settings.sizes,
     )
 
 
@@ -134,8 +129,7 @@ def _forked(settings: Settings, size: int, *, named: Recipe | None = None) -> Pr
         default_size=size,
         named=named,
         capacity_bytes=settings.capacity_bytes,
-        bytes_per_token=settings.bytes_per_token,
-        snapshot_bytes=settings.snapshot_bytes,
+        sizes=settings.sizes,
         kind=settings.name,
     )
 
@@ -161,8 +155,7 @@ def _mlx_vlm(settings: Settings) -> PrefixCache:
     return MlxVlmSnapshots(
         settings.layers,
         capacity_bytes=settings.capacity_bytes,
-        bytes_per_token=settings.bytes_per_token,
-        snapshot_bytes=settings.snapshot_bytes,
+        sizes=settings.sizes,
     )
 
 
@@ -180,8 +173,7 @@ def _entries(module: str, cache: str) -> Callable[[Settings], PrefixCache]:
         made: PrefixCache = getattr(import_module(f".{module}", __name__), cache)(
             settings.layers,
             capacity_bytes=settings.capacity_bytes,
-            bytes_per_token=settings.bytes_per_token,
-            snapshot_bytes=settings.snapshot_bytes,
+            sizes=settings.sizes,
         )
         return made
 
@@ -195,8 +187,7 @@ def _blocks(settings: Settings, size: int, *, named: Recipe, whole: Whole | None
         size,
         named=named,
         capacity_bytes=settings.capacity_bytes,
-        bytes_per_token=settings.bytes_per_token,
-        snapshot_bytes=settings.snapshot_bytes,
+        sizes=settings.sizes,
         sliceable=settings.layers.sliceable,
         whole=whole,
         kind=settings.name,

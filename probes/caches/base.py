@@ -26,6 +26,10 @@ class Payload(Protocol):
         """
         ...
 
+    def bytes_before(self, end: int) -> int:
+        """Return the memory that `cut(end)` would occupy, in bytes."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -52,7 +56,8 @@ class Block:
         start: position of its first token in the prompt, counted from 0.
         end: position after its last token.
         nbytes: what it occupies of the cache's capacity.
-        payload: the model's state for it, or None where tokens are only counted.
+        payload: the model's state for it, counted or computed; None where its size is not known, and where
+            nothing but its size is asked for.
         snapshot: whether a prompt can go on from `end` where layers cannot be cut.
     """
 
@@ -237,7 +242,18 @@ def cut(blocks: Sequence[Block], end: int) -> tuple[Block, ...]:
         if block.end <= end:
             kept.append(block)
         elif block.start < end:
-            share = block.nbytes * (end - block.start) // (block.end - block.start)
             payload = None if block.payload is None else block.payload.cut(end)
-            kept.append(replace(block, end=end, nbytes=share, payload=payload, snapshot=False))
+            nbytes = payload.nbytes if payload else 0
+            kept.append(replace(block, end=end, nbytes=nbytes, payload=payload, snapshot=False))
     return tuple(kept)
+
+
+def bytes_before(blocks: Sequence[Block], end: int) -> int:
+    """Return the bytes of what blocks hold before position `end`, as `cut` would leave it."""
+    held = 0
+    for block in blocks:
+        if block.end <= end:
+            held += block.nbytes
+        elif block.start < end and block.payload is not None:
+            held += block.payload.bytes_before(end)
+    return held

@@ -7,9 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .base import NO_MARKS, Block, CacheStatistics, Marks, Match, Payload, Span, cut, last_position
+from .base import (
+    NO_MARKS,
+    Block,
+    CacheStatistics,
+    Marks,
+    Match,
+    Payload,
+    Span,
+    bytes_before,
+    cut,
+    last_position,
+)
 from .layers import Layers
 from .sequences import TokenSequence
+from .sizes import Sizes, counted
 
 if TYPE_CHECKING:
     from ..tokens import Ids
@@ -58,9 +70,8 @@ class EntryCache:
     Args:
         layers: what the model's layers keep.
         capacity_bytes: the most that they may occupy together; None for `usual_capacity`.
-        bytes_per_token: what a token without payload counts; needed with a capacity where payloads are not
-            given.
-        snapshot_bytes: what a copied state counts besides.
+        sizes: of the model's state, which spans without payload are counted by; needed with a capacity where
+            payloads are not given.
     """
 
     kind = "entries"
@@ -79,15 +90,13 @@ class EntryCache:
         layers: Layers = _PLAIN,
         *,
         capacity_bytes: int | None = None,
-        bytes_per_token: int | None = None,
-        snapshot_bytes: int = 0,
+        sizes: Sizes | None = None,
     ) -> None:
         self.layers = layers
         self.capacity_bytes = capacity_bytes
-        if capacity_bytes is None and bytes_per_token is not None:
+        if capacity_bytes is None and sizes is not None:
             self.capacity_bytes = self.usual_capacity
-        self.bytes_per_token = bytes_per_token
-        self.snapshot_bytes = snapshot_bytes
+        self.sizes = sizes
         self._entries: list[Entry] = []
         self._dropped: list[tuple[Entry, int]] = []
         self._last: Entry | None = None
@@ -174,9 +183,10 @@ class EntryCache:
         blocks = list(taken)
         old = self._inherited(taken)
         new = set(self._snapshots(sequence, match, marks))
-        for at, span in enumerate(spans):
-            payload = None if payloads is None else payloads[at]
-            blocks.append(Block(b"", span.start, span.end, self._size(span, payload), payload, span.snapshot))
+        states = counted(spans, self.sizes, self.capacity_bytes) if payloads is None else payloads
+        for span, state in zip(spans, states, strict=True):
+            nbytes = state.nbytes if state else 0
+            blocks.append(Block(b"", span.start, span.end, nbytes, state, span.snapshot))
         for end, kind in self._ends(len(ids), match.reused, marks):
             if end > 0:
                 # A state at the end of one sequence need not be a checkpoint of those that go on from there.
@@ -297,7 +307,7 @@ class EntryCache:
         if not self.shared:
             return entry.nbytes
         known = max((other.ids.common(entry.ids) for other in self._entries), default=0)
-        return entry.nbytes - sum(block.nbytes for block in cut(_bare(entry.blocks), known))
+        return entry.nbytes - bytes_before(entry.blocks, known)
 
     def _resume(self, entry: Entry, prompt: TokenSequence) -> int:
         """Return from where a prompt can go on from a sequence; its last token has to run."""
@@ -308,20 +318,7 @@ class EntryCache:
         """Tell whether a sequence's states can be cut back to any token."""
         return self.layers.sliceable_at(entry.length)
 
-    def _size(self, span: Span, payload: Payload | None) -> int:
-        """Return what a span counts, in bytes."""
-        if payload is not None:
-            return payload.nbytes
-        if self.bytes_per_token is None and self.capacity_bytes is not None:
-            raise ValueError("a capacity in bytes needs payloads or bytes_per_token")
-        return (self.bytes_per_token or 0) * (span.end - span.start) + span.snapshot * self.snapshot_bytes
-
 
 def _without_payloads(entry: Entry) -> Entry:
     """Return what is remembered of a sequence whose states may be gone."""
-    return replace(entry, blocks=_bare(entry.blocks))
-
-
-def _bare(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Return blocks without their payloads."""
-    return tuple(replace(block, payload=None) for block in blocks)
+    return replace(entry, blocks=tuple(replace(block, payload=None) for block in entry.blocks))

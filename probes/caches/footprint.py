@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InputError
+from .sizes import Sizes
+
 #: Families whose layers are all recurrent, and those that have attention besides.
 _RECURRENT = frozenset({"mamba", "mamba2", "rwkv7"})
 _HYBRID = frozenset(
@@ -45,60 +48,118 @@ class Footprint:
 
     Attributes:
         kind: what its layers keep, as `Layers.of` reads it.
-        bytes_per_token: of K and V over all layers of full attention; None where the config does not tell.
-        bytes_per_snapshot: of what cannot be cut, at one position behind the first window; None likewise.
+        sizes: of its state; None where the config does not tell.
     """
 
     kind: str = "plain"
-    bytes_per_token: int | None = None
-    bytes_per_snapshot: int | None = 0
+    sizes: Sizes | None = None
+
+    @property
+    def bytes_per_token(self) -> int | None:
+        """Bytes of K and V over all layers of full attention; None where the config does not tell."""
+        return self.sizes.bytes_per_token if self.sizes else None
+
+    @property
+    def bytes_per_snapshot(self) -> int | None:
+        """Bytes of what cannot be cut, at one position beyond the first window; None likewise."""
+        return self.sizes.bytes_per_snapshot if self.sizes else None
 
 
-def footprint(config: Mapping[str, Any], itemsize: int = 4) -> Footprint:
+def footprint(config: Mapping[str, Any], itemsize: int = 4, where: str = "config.json") -> Footprint:
     """Return what the layers of a model keep, and its bytes.
 
     Args:
         config: a parsed config.json; of a multimodal one, its `text_config` counts.
         itemsize: bytes per number; 4 for float32, which is what is computed in on a CPU.
+        where: the file, for errors.
+
+    Raises:
+        InputError: something else stands where a model of this family has a number or a list.
     """
-    text = _text(config)
+    text = _Config(_text(config), where)
     window, sliding = _windows(text)
     recurrent = _recurrence(text)
     kinds = [*([recurrent] if recurrent else []), *([f"rotating:{window}"] if window else [])]
-    chunk = text.get("attention_chunk_size")
-    if str(text.get("model_type", "")).startswith("llama4") and _positive(chunk):
+    if text.family.startswith("llama4") and (chunk := text.number("attention_chunk_size")):
         kinds.append(f"chunked:{chunk}")
     if not kinds:
-        return Footprint("plain", kv_bytes_per_token(config, itemsize))
+        plain = kv_bytes_per_token(config, itemsize, where)
+        return Footprint("plain", None if plain is None else Sizes(plain))
     kind = "+".join(kinds)
-    layers, one = text.get("num_hidden_layers"), _layer_bytes(text, itemsize)
-    linear = _linear(text, itemsize)
-    if kind == f"rotating:{window}" and one is not None and isinstance(layers, int) and 0 < sliding <= layers:
-        return Footprint(kind, (layers - sliding) * one, sliding * window * one)
-    if kind == "hybrid" and one is not None and linear is not None:
+    layers, one = _count(text.get("num_hidden_layers")), _layer_bytes(text, itemsize)
+    if kind == f"rotating:{window}" and one and layers and 0 < sliding <= layers:
+        return Footprint(kind, Sizes((layers - sliding) * one, ((window, sliding * one),)))
+    if kind == "hybrid" and one and (linear := _linear(text, itemsize)):
         attention, state = linear
-        return Footprint(kind, attention * one, state)
-    return Footprint(kind, None, None)
+        return Footprint(kind, Sizes(attention * one, recurrent_bytes=state))
+    return Footprint(kind)
 
 
-def kv_bytes_per_token(config: Mapping[str, Any], itemsize: int = 4) -> int | None:
+def kv_bytes_per_token(
+    config: Mapping[str, Any], itemsize: int = 4, where: str = "config.json"
+) -> int | None:
     """Return the bytes of K and V that one token occupies over all layers of plain attention.
 
     Args:
         config: a parsed config.json; of a multimodal one, its `text_config` counts.
         itemsize: bytes per number; 4 for float32, which is what is computed in on a CPU.
+        where: the file, for errors.
 
     Returns:
         Predicted bytes, or None where the config does not describe plain attention in every layer: latent
         attention (`kv_lora_rank`), sliding windows and linear attention keep something else.
+
+    Raises:
+        InputError: `layer_types` is no list of names.
     """
-    config = _text(config)
-    kinds = config.get("layer_types") or []
-    if config.get("kv_lora_rank") or not all(kind == "full_attention" for kind in kinds):
+    text = _Config(_text(config), where)
+    if text.get("kv_lora_rank") or not all(kind == "full_attention" for kind in text.layer_types):
         return None
-    layers = config.get("num_hidden_layers")
-    one = _layer_bytes(config, itemsize)
-    return layers * one if isinstance(layers, int) and one is not None else None
+    layers = _count(text.get("num_hidden_layers"))
+    one = _layer_bytes(text, itemsize)
+    return layers * one if layers and one else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Config:
+    """A config.json, and what it says under keys that decide which kinds of layers there are."""
+
+    values: Mapping[str, Any]
+    where: str
+
+    def get(self, key: str) -> Any:
+        return self.values.get(key)
+
+    @property
+    def family(self) -> str:
+        return str(self.get("model_type") or "")
+
+    @property
+    def layer_types(self) -> list[str]:
+        """The name of each layer's kind; empty where the config has none."""
+        kinds = self.listed("layer_types")
+        if not all(isinstance(kind, str) for kind in kinds):
+            raise self._error("layer_types is no list of names")
+        return kinds
+
+    def listed(self, key: str) -> list[Any]:
+        """Return a list; an empty one where there is none."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, list):
+            raise self._error(f"{key} is no list")
+        return value or []
+
+    def number(self, key: str) -> int | None:
+        """Return a number above 0; None where the key is missing, null, false or 0."""
+        value = self.get(key)
+        if not value and isinstance(value, int | None):
+            return None
+        if (number := _count(value)) is None:
+            raise self._error(f"{key} is no whole number above 0")
+        return number
+
+    def _error(self, what: str) -> InputError:
+        return InputError(what, where=self.where, fix="restore the model's own config.json")
 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -106,79 +167,75 @@ def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return text if isinstance(text, Mapping) else config
 
 
-def _layer_bytes(config: Mapping[str, Any], itemsize: int) -> int | None:
+def _layer_bytes(config: _Config, itemsize: int) -> int | None:
     """Return the bytes of one token's K and V in one layer of plain attention."""
     if any(config.get(key) for key in _OTHER):
         return None
-    heads = config.get("num_attention_heads")
-    kv_heads = config.get("num_key_value_heads") or heads
-    width = config.get("head_dim")
-    if width is None:
-        hidden = config.get("hidden_size")
-        width = hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads > 0 else None
-    return 2 * kv_heads * width * itemsize if isinstance(kv_heads, int) and isinstance(width, int) else None
+    heads = _count(config.get("num_attention_heads"))
+    kv_heads = _count(config.get("num_key_value_heads") or heads)
+    width = _count(config.get("head_dim"))
+    if config.get("head_dim") is None:
+        hidden = _count(config.get("hidden_size"))
+        width = hidden // heads if hidden and heads else None
+    return 2 * kv_heads * width * itemsize if kv_heads and width else None
 
 
-def _windows(config: Mapping[str, Any]) -> tuple[int, int]:
+def _windows(config: _Config) -> tuple[int, int]:
     """Return the size of the sliding windows and the number of layers that have one; zeros for none.
 
     Where the number is not known, it is 0 beside a size.
     """
-    name = config.get("model_type")
+    name = config.family
     if name == "iquestloopcoder":  # every layer runs twice, and the second time it has a window besides
-        return config.get("loop_window_size") or 64, 0
-    window, layers = config.get("sliding_window"), config.get("num_hidden_layers")
-    if not isinstance(window, int) or not isinstance(layers, int) or window < 1:
+        return config.number("loop_window_size") or 64, 0
+    named = config.listed("sliding_window_layers")  # Baichuan-M1
+    if not named and name not in _SLIDING and name not in _NAMED:
         return 0, 0
-    if named := config.get("sliding_window_layers"):  # Baichuan-M1
+    window, layers = config.number("sliding_window"), _count(config.get("num_hidden_layers"))
+    if window is None or layers is None:
+        return 0, 0
+    if named:
         return window, len(named)
-    if name not in _SLIDING and name not in _NAMED:
-        return 0, 0
-    pattern = config.get("sliding_window_pattern")
-    sliding = 0
-    if kinds := config.get("layer_types"):
-        sliding = list(kinds).count("sliding_attention")
+    if kinds := config.layer_types:
+        sliding = kinds.count("sliding_attention")
         return (window, sliding) if sliding else (0, 0)
     if name in _NAMED:
         return 0, 0
+    pattern = config.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern:  # EXAONE 4: L is a window, G is not
-        sliding = sum(pattern[at % len(pattern)] == "L" for at in range(layers))
-    else:
-        every = pattern if _positive(pattern) else _SLIDING[str(name)]
-        sliding = layers - layers // every if every else 0
-    return window, sliding
+        return window, sum(pattern[at % len(pattern)] == "L" for at in range(layers))
+    every = _count(pattern) or _SLIDING[name]
+    return window, layers - layers // every if every else 0
 
 
-def _recurrence(config: Mapping[str, Any]) -> str | None:
+def _recurrence(config: _Config) -> str | None:
     """Return `recurrent`, `hybrid`, or None where no layer keeps one running state."""
-    name = str(config.get("model_type", ""))
+    name = config.family
     if name in _RECURRENT:
         return "recurrent"
-    kinds = set(config.get("layer_types") or ())
-    running = kinds & {"linear_attention", "mamba", "conv", "recurrent"}
+    running = {"linear_attention", "mamba", "conv", "recurrent"}.intersection(config.layer_types)
     return "hybrid" if name.removesuffix("_text") in _HYBRID or running or config.get("conv_window") else None
 
 
-def _linear(config: Mapping[str, Any], itemsize: int) -> tuple[int, int] | None:
+def _linear(config: _Config, itemsize: int) -> tuple[int, int] | None:
     """Return the number of full-attention layers of a GatedDeltaNet model and the bytes of its running state.
 
     A layer keeps the last inputs of its convolution and, in float32, one matrix for each value head.
     """
     names = ("linear_num_value_heads", "linear_num_key_heads", "linear_key_head_dim", "linear_value_head_dim")
-    values, keys, key_width, value_width = (config.get(name) for name in names)
-    layers = config.get("num_hidden_layers")
-    if not all(map(_positive, (layers, values, keys, key_width, value_width))):
+    values, keys, key_width, value_width = (_count(config.get(name)) for name in names)
+    layers = _count(config.get("num_hidden_layers"))
+    if not (layers and values and keys and key_width and value_width):
         return None
-    assert isinstance(layers, int) and isinstance(values, int) and isinstance(keys, int)
-    assert isinstance(key_width, int) and isinstance(value_width, int)
-    kinds = config.get("layer_types")
-    every = config.get("full_attention_interval") or 4
-    attention = list(kinds).count("full_attention") if kinds else layers // every
+    kinds = config.layer_types
+    every = config.number("full_attention_interval") or 4
+    attention = kinds.count("full_attention") if kinds else layers // every
     channels = 2 * keys * key_width + values * value_width
-    kernel = config.get("linear_conv_kernel_dim") or 4
+    kernel = config.number("linear_conv_kernel_dim") or 4
     state = (kernel - 1) * channels * itemsize + values * key_width * value_width * 4
     return attention, (layers - attention) * state
 
 
-def _positive(value: Any) -> bool:
-    return isinstance(value, int) and value > 0
+def _count(value: Any) -> int | None:
+    """Return a number above 0; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, get_args
 from .hashes import Recipe
 from .layers import Layers
 from .paged import PagedCache, Whole
+from .sizes import Sizes
 
 #: `0.5.3` of July 2026, `sept` (about 2026-09-08), `latest`: autumn 2026, with tails.
 Version: TypeAlias = Literal["0.5.3", "sept", "latest"]
@@ -52,8 +53,7 @@ def paged(
     default_size: int = 256,
     named: Recipe | None = None,
     capacity_bytes: int | None = None,
-    bytes_per_token: int | None = None,
-    snapshot_bytes: int = 0,
+    sizes: Sizes | None = None,
     kind: str = "paged",
 ) -> PagedCache:
     """Return the cache of one version for one model.
@@ -65,16 +65,14 @@ def paged(
         default_size: what that rule gives a model whose layers can all be cut.
         named: names the blocks; None for oMLX's recipe.
         capacity_bytes: as of `PagedCache`.
-        bytes_per_token: as of `PagedCache`.
-        snapshot_bytes: as of `PagedCache`.
+        sizes: as of `PagedCache`.
         kind: the cache's name in reports.
     """
     return PagedCache(
         size or block_size(layers, default_size),
         named=named,
         capacity_bytes=capacity_bytes,
-        bytes_per_token=bytes_per_token,
-        snapshot_bytes=snapshot_bytes,
+        sizes=sizes,
         sliceable=layers.sliceable,
         whole=whole(layers, version),
         tails=version == "latest" and not layers.sliceable,

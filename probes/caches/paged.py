@@ -19,6 +19,7 @@ import numpy as np
 from ..tokens import common_prefix_ids
 from .base import NO_MARKS, Block, CacheStatistics, Marks, Match, Payload, Span, reusable
 from .hashes import Recipe, chain, recipe
+from .sizes import Sizes, counted
 from .tails import TailIndex, tail_position
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ class PagedCache:
         block_size: tokens per block.
         model_name: salt of the block hashes.
         capacity_bytes: the most that the blocks may occupy together, or None for no limit.
-        bytes_per_token: what a block without payload counts, per token; needed with a capacity where payloads
-            are not given.
-        snapshot_bytes: what it counts besides for a copied state.
+        sizes: of the model's state, which blocks without payload are counted by; needed with a capacity where
+            payloads are not given.
         named: names the blocks; None for oMLX's recipe with `model_name`.
         sliceable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
         snapshot_stride: tokens between snapshots, a multiple of the block size; None for every block end.
@@ -60,8 +60,7 @@ class PagedCache:
         *,
         model_name: str | None = None,
         capacity_bytes: int | None = None,
-        bytes_per_token: int | None = None,
-        snapshot_bytes: int = 0,
+        sizes: Sizes | None = None,
         named: Recipe | None = None,
         sliceable: bool = True,
         snapshot_stride: int | None = None,
@@ -74,8 +73,7 @@ class PagedCache:
         self.kind = kind
         self.block_size = block_size
         self.capacity_bytes = capacity_bytes
-        self.bytes_per_token = bytes_per_token
-        self.snapshot_bytes = snapshot_bytes
+        self.sizes = sizes
         self.sliceable = sliceable
         self.snapshot_stride = snapshot_stride or block_size
         self.whole: Whole = whole or ("trim" if sliceable else "drop-block")
@@ -194,21 +192,26 @@ class PagedCache:
         """
         names = self._chain(ids)
         spans = self._spans(len(ids), match.reused if match else 0, marks)
-        first = len(spans) if payloads is None else len(spans) - len(payloads)
-        if first < 0:
-            raise ValueError(f"{len(payloads or ())} payloads for {len(spans)} full blocks")
         planned = [(span, *self._planned(ids, names, span)) for span in spans]
+        states: Sequence[Payload | None]
+        if payloads is None:
+            absent = (at for at, (_, name, _) in enumerate(planned) if name not in self._blocks)
+            states = counted(spans[next(absent, len(spans)) :], self.sizes, self.capacity_bytes)
+        else:
+            states = payloads
+        first = len(spans) - len(states)
+        if first < 0:
+            raise ValueError(f"{len(states)} payloads for {len(spans)} full blocks")
         stored = tail = 0
         with self._held(names[: self._present(names)]) as held:
             try:
                 for at, (span, name, parent) in enumerate(planned):
                     if name not in self._blocks:
-                        if payloads is not None and at < first:
+                        if at < first:
                             break
-                        payload = None if payloads is None else payloads[at - first]
-                        block = Block(
-                            name, span.start, span.end, self._size(span, payload), payload, span.snapshot
-                        )
+                        state = states[at - first]
+                        nbytes = state.nbytes if state else 0
+                        block = Block(name, span.start, span.end, nbytes, state, span.snapshot)
                         if not self._make_room(block.nbytes):
                             self._refuse([name for _, name, _ in planned[at:] if name not in self._blocks])
                             break
@@ -312,14 +315,6 @@ class PagedCache:
             for name in held:
                 if not self._references[name]:
                     del self._references[name]
-
-    def _size(self, span: Span, payload: Payload | None) -> int:
-        """Return what a block counts, in bytes."""
-        if payload is not None:
-            return payload.nbytes
-        if self.bytes_per_token is None and self.capacity_bytes is not None:
-            raise ValueError("a capacity in bytes needs payloads or bytes_per_token")
-        return (self.bytes_per_token or 0) * (span.end - span.start) + span.snapshot * self.snapshot_bytes
 
     def _make_room(self, nbytes: int) -> bool:
         """Drop blocks that are not in use until `nbytes` fit, and say whether they do."""

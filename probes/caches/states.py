@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from .base import Span
+from .sizes import Sizes
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -113,6 +114,15 @@ class StateBlock:
         kept = tuple(layer if _positions(layer) else () for layer in layers)
         return StateBlock(self.start, end, kept)
 
+    def bytes_before(self, end: int) -> int:
+        """Return what would be left of it after `cut`, in bytes."""
+        return sum(
+            array.nbytes // array.shape[-2] * max(0, array.shape[-2] - (self.end - end))
+            for layer in self.layers
+            for array in layer
+            if array is not None
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
@@ -143,14 +153,19 @@ class StateLayout:
         return max((size for size, _ in self.windows), default=None)
 
     @property
+    def sizes(self) -> Sizes:
+        """The same without the kind."""
+        return Sizes(self.bytes_per_token, self.windows, self.recurrent_bytes)
+
+    @property
     def bytes_per_snapshot(self) -> int:
         """Bytes of what cannot be cut, at one position beyond the first window."""
-        return self.recurrent_bytes + sum(size * each for size, each in self.windows)
+        return self.sizes.bytes_per_snapshot
 
     def block_bytes(self, tokens: int) -> int:
         """Return the bytes of a block of so many tokens with a snapshot at its end."""
-        sliding = sum(min(tokens, size) * each for size, each in self.windows)
-        return tokens * self.bytes_per_token + sliding + self.recurrent_bytes
+        (block,) = self.sizes.counted([Span(0, tokens, snapshot=True)])
+        return block.nbytes
 
 
 class ModelState:

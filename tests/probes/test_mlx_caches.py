@@ -53,7 +53,7 @@ def engine(request, tmp_path_factory):
 
 def made(name, engine):
     """Return a cache, with small blocks where it has any; None where it does not take such a model."""
-    options = {"model_kind": engine.model_kind, "bytes_per_token": engine.bytes_per_token}
+    options = {"model_kind": engine.model_kind, "sizes": engine.layout.sizes}
     for size in (16, None):
         try:
             return make_cache(name, block_size=size, **options)

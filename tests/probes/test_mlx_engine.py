@@ -90,7 +90,7 @@ def test_restored_prefixes_give_cold_logits(engines, name, session, block_size, 
     engine = engines[name]
     capacity = capacity_blocks and capacity_blocks * block_size * engine.bytes_per_token
     real = PagedCache(block_size, capacity_bytes=capacity)
-    counted = PagedCache(block_size, capacity_bytes=capacity, bytes_per_token=engine.bytes_per_token)
+    counted = PagedCache(block_size, capacity_bytes=capacity, sizes=engine.layout.sizes)
     prompts = [random_ids(64, seed)]
     checks = []
     for step, (earlier, keep, new) in enumerate(session, start=1):

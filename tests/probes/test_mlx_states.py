@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -329,6 +330,25 @@ def test_kind_and_bytes(engine):
     for size in (8, 64):
         blocks = engine.prefill(random_ids(130), block_size=size).payloads
         assert {block.nbytes for block in blocks} == {layout.block_bytes(size)}
+
+
+@pytest.mark.parametrize("snapshots", [[32, 50, 112, 160, 187], [112], []])
+def test_what_blocks_hold_can_be_counted_without_running(engine, snapshots):
+    short = spans(0, 200, snapshots)
+    stops = [0, *snapshots, 200]
+    long = [Span(start, end, end in snapshots) for start, end in pairwise(stops)]
+    for wanted in (short, long):
+        states = engine.prefill(random_ids(200), spans=wanted).payloads
+        counts = engine.layout.sizes.counted(wanted)
+        assert [state.nbytes for state in states] == [count.nbytes for count in counts]
+        for state, count in zip(states, counts, strict=True):
+            for end in {state.start + 1, state.end - 1} - {state.start, state.end}:
+                assert state.cut(end).nbytes == state.bytes_before(end) == count.cut(end).nbytes
+                assert count.bytes_before(end) == count.cut(end).nbytes < count.nbytes
+            middle = (state.start + state.end) // 2
+            if state.start < middle - 1:
+                twice, counted = (each.cut(middle).cut(middle - 1) for each in (state, count))
+                assert twice.nbytes == counted.nbytes == state.bytes_before(middle - 1)
 
 
 def test_blocks_share_no_memory_with_the_run(engine):

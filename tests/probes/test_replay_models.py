@@ -132,10 +132,44 @@ def test_small_blocks_and_a_small_cache(models, name):
         assert 0 < one.totals.reused <= other.totals.reused
     known = loaded.footprint
     assert (known.bytes_per_token is None) is (known.bytes_per_snapshot is None) or name == "deepseek_v32"
-    # Blocks shorter than a window hold less of it than is predicted.
-    if known.bytes_per_token and known.bytes_per_snapshot and not engine.layout.windows:
+    if known.sizes:
         counted = replayed(loaded, policies, block_size=32, capacity_bytes=room, store="prompt+output")
         assert counted_alike(tight, counted, engine)
+
+
+def limits(capacity, size, *fast):
+    """One case of the next test; those that do not name policies run with the slow tests."""
+    slow = pytest.mark.slow
+    return pytest.param(capacity, size, fast or EVERY, marks=() if fast else slow, id=f"{capacity} by {size}")
+
+
+@pytest.fixture(scope="module", params=["qwen3_5", "gemma3_text", "bundled:hybrid", "bundled:sliding-window"])
+def computing(request, models):
+    if not request.param.startswith("bundled"):
+        return models(request.param)
+    loaded = load_model(request.param, template=str(template("in-place")))
+    return loaded, loaded.load_engine()
+
+
+@pytest.mark.parametrize(
+    ("capacity", "size", "names"),
+    [
+        limits(300_000, None, *GIVING),
+        *(limits(limit, size) for limit in (None, 300_000, 10**6, 3 * 10**6) for size in (None, 17, 100)),
+    ],
+)
+@pytest.mark.parametrize("store", ["prompt", "prompt+output"])
+def test_bytes_are_counted_as_they_are_computed(computing, capacity, size, names, store):
+    loaded, engine = computing
+    # With blocks of a given size all policies have the same cache.
+    policies = [parse_policy(name) for name in (("as-is", "hoist") if size else names)]
+    options = {"capacity_bytes": capacity, "block_size": size, "store": store}
+    computed = replayed(loaded, policies, engine=engine, **options)
+    counted = replayed(loaded, policies, **options)
+    assert counted_alike(computed, counted, engine)
+    for one, other in zip(computed.policies, counted.policies, strict=True):
+        assert one.cache == other.cache
+    assert any(one.cache.bytes for one in computed.policies)
 
 
 @pytest.mark.parametrize("layers", ["bundled", "bundled:hybrid", "bundled:sliding-window"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Block, Marks, Match, cut, last_position
+from tplaudit.probes.caches.base import Block, Marks, Match, bytes_before, cut, last_position
 from tplaudit.probes.caches.entries import EntryCache
 from tplaudit.probes.caches.layers import Layers
 from tplaudit.probes.caches.llama_cpp import LlamaCppCache
@@ -18,6 +18,7 @@ from tplaudit.probes.caches.mlx_vlm import MlxVlmSnapshots
 from tplaudit.probes.caches.mtplx import MtplxCache
 from tplaudit.probes.caches.rapid_mlx import RapidMlxCache
 from tplaudit.probes.caches.sequences import TokenSequence
+from tplaudit.probes.caches.sizes import Sizes
 from tplaudit.probes.caches.trees import OllamaCache, SglangCache
 from tplaudit.probes.caches.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache
 from tplaudit.probes.tokens import common_prefix_ids
@@ -66,14 +67,21 @@ def test_cut_blocks_end_where_they_are_cut():
     @dataclass(frozen=True)
     class State:
         end: int
-        nbytes: int = 40
+
+        @property
+        def nbytes(self):
+            return 10 * self.end
 
         def cut(self, end):
             return State(end)
 
-    blocks = (Block(b"", 0, 4, 40, State(4), True), Block(b"", 4, 8, 40, State(8), True))
+        def bytes_before(self, end):
+            return 10 * end
+
+    blocks = (Block(b"", 0, 4, 40, State(4), True), Block(b"", 4, 8, 80, State(8), True))
     assert cut(blocks, 8) == blocks and cut(blocks, 4) == blocks[:1] and cut(blocks, 0) == ()
-    assert cut(blocks, 5) == (blocks[0], Block(b"", 4, 5, 10, State(5), False))
+    assert cut(blocks, 5) == (blocks[0], Block(b"", 4, 5, 50, State(5), False))
+    assert [bytes_before(blocks, end) for end in (0, 3, 4, 5, 8)] == [0, 30, 40, 90, 120]
 
 
 # What holds for all of them
@@ -91,6 +99,9 @@ def test_payloads_are_those_of_the_prompts_own_tokens(kind, prompts, hybrid, ran
         def cut(self, end):
             assert not hybrid
             return State(self.tokens[:end])
+
+        def bytes_before(self, end):
+            return self.nbytes
 
     cache = kind(HYBRID if hybrid else Layers())
     lengths = ("min_tokens", "min_shared", "min_new", "stride", "grid", "before_end", "batch", "micro_batch")
@@ -127,7 +138,7 @@ def test_mistakes_are_refused(kind):
     with pytest.raises(ValueError, match="no block holds them"):
         cache.store(array(range(300)), match=Match(200))
     if kind is not LlamaCppCache:
-        with pytest.raises(ValueError, match="bytes_per_token"):
+        with pytest.raises(ValueError, match="payloads or sizes"):
             kind(Layers(), capacity_bytes=10).store(array(range(300)))
 
 
@@ -136,7 +147,7 @@ def test_mistakes_are_refused(kind):
 @pytest.mark.parametrize("kind", ALL)
 def test_capacity_is_kept_and_a_loss_explained(kind, prompts, capacity, hybrid):
     layers = HYBRID if hybrid else Layers()
-    cache = kind(layers, capacity_bytes=capacity, bytes_per_token=1)
+    cache = kind(layers, capacity_bytes=capacity, sizes=Sizes(1))
     if hasattr(cache, "min_tokens"):
         cache.min_tokens = 1
     for number, tokens in enumerate(prompts, 1):
@@ -165,6 +176,9 @@ def test_no_state_outlives_its_sequence(kind, prompts, capacity, hybrid):
         def cut(self, end):
             return State(self.nbytes)
 
+        def bytes_before(self, end):
+            return self.nbytes
+
     cache = kind(HYBRID if hybrid else Layers(), capacity_bytes=capacity)
     if hasattr(cache, "min_tokens"):
         cache.min_tokens = 1
@@ -179,13 +193,13 @@ def test_no_state_outlives_its_sequence(kind, prompts, capacity, hybrid):
 
 
 def test_what_was_dropped_explains_a_shorter_match(turn):
-    cache = SglangCache(capacity_bytes=8, bytes_per_token=1)
+    cache = SglangCache(capacity_bytes=8, sizes=Sizes(1))
     for tokens in ([1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]):
         turn(cache, tokens)
     assert cache.statistics.evicted_blocks == 1
     assert cache.match(array([1, 1, 1, 9])) == Match(0, (), 3)
     assert cache.match(array([8])).evicted is None
-    refused = SglangCache(capacity_bytes=2, bytes_per_token=1)
+    refused = SglangCache(capacity_bytes=2, sizes=Sizes(1))
     turn(refused, [1, 1, 1])
     assert refused.statistics.refused_blocks == 1
     assert refused.match(array([1, 1, 2])).evicted == 1

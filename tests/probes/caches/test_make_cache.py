@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tplaudit.probes.caches import make_cache, names
 from tplaudit.probes.caches.layers import Layers
+from tplaudit.probes.caches.sizes import Sizes
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.policies import POLICIES
 
@@ -128,7 +129,7 @@ def test_blocks_of_case_28(case_28):
 
 def test_capacity_reaches_every_cache():
     for name in names():
-        cache = make_cache(name, capacity_bytes=0, bytes_per_token=1)
+        cache = make_cache(name, capacity_bytes=0, sizes=Sizes(1))
         cache.store(array(range(3000)))
         if name != "llama.cpp":  # its slot does not count
             assert cache.statistics.bytes == 0

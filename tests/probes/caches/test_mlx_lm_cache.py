@@ -12,6 +12,7 @@ from mlx_lm.models.cache import LRUPromptCache
 from tplaudit.probes.caches.base import Marks, Match, Span
 from tplaudit.probes.caches.layers import Layers
 from tplaudit.probes.caches.mlx_lm import KINDS, MlxLmCache, segments
+from tplaudit.probes.caches.sizes import Sizes
 
 HYBRID = Layers(recurrent=True)
 
@@ -51,7 +52,7 @@ class Simple(MlxLmCache):
 
 def both(layers, max_entries=10, capacity_bytes=None):
     real = LRUPromptCache(max_entries, capacity_bytes or 1 << 63)
-    cache = Simple(layers, bytes_per_token=1, capacity_bytes=capacity_bytes)
+    cache = Simple(layers, sizes=Sizes(1), capacity_bytes=capacity_bytes)
     cache.max_entries = max_entries
     return real, cache
 

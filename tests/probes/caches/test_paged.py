@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tplaudit.probes.caches import hashes
 from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.paged import PagedCache
+from tplaudit.probes.caches.sizes import Sizes
 from tplaudit.probes.tokens import common_prefix_ids
 
 
@@ -93,7 +94,7 @@ def test_without_a_limit_the_closest_stored_sequence_counts(prompts, block_size)
 @settings(max_examples=300)
 @given(conversations, st.integers(1, 3), st.integers(0, 7), st.randoms(use_true_random=False))
 def test_with_a_limit_the_least_recently_used_leaf_goes(prompts, block_size, capacity_blocks, random):
-    cache = PagedCache(block_size, capacity_bytes=capacity_blocks * block_size * 10 + 9, bytes_per_token=10)
+    cache = PagedCache(block_size, capacity_bytes=capacity_blocks * block_size * 10 + 9, sizes=Sizes(10))
     unlimited = PagedCache(block_size)
     reference = Reference(block_size, capacity_blocks)
     for tokens in prompts:
@@ -115,7 +116,7 @@ def test_with_a_limit_the_least_recently_used_leaf_goes(prompts, block_size, cap
 
 @given(conversations, st.integers(1, 3), st.integers(0, 7))
 def test_a_shorter_match_is_explained_by_what_was_dropped(prompts, block_size, capacity_blocks):
-    cache = PagedCache(block_size, capacity_bytes=capacity_blocks * block_size, bytes_per_token=1)
+    cache = PagedCache(block_size, capacity_bytes=capacity_blocks * block_size, sizes=Sizes(1))
     unlimited = PagedCache(block_size)
     for number, tokens in enumerate(prompts, start=1):
         match = cache.match(array(tokens))
@@ -129,7 +130,7 @@ def test_a_shorter_match_is_explained_by_what_was_dropped(prompts, block_size, c
 
 @given(conversations, st.integers(1, 3), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_held_blocks_stay_and_are_counted(prompts, block_size, capacity_blocks, random):
-    cache = PagedCache(block_size, capacity_bytes=capacity_blocks * block_size, bytes_per_token=1)
+    cache = PagedCache(block_size, capacity_bytes=capacity_blocks * block_size, sizes=Sizes(1))
     holds = []
     for tokens in prompts:
         match = cache.match(array(tokens))
@@ -149,7 +150,7 @@ def test_held_blocks_stay_and_are_counted(prompts, block_size, capacity_blocks, 
 
 
 def test_eviction_says_when():
-    cache = PagedCache(2, capacity_bytes=3 * 2, bytes_per_token=1)
+    cache = PagedCache(2, capacity_bytes=3 * 2, sizes=Sizes(1))
     turn(cache, [1, 1, 2, 2, 3, 3])
     turn(cache, [4, 4, 5, 5])
     assert cache.statistics.evicted_blocks == 2
@@ -159,7 +160,7 @@ def test_eviction_says_when():
 
 
 def test_a_prompt_larger_than_the_cache_keeps_its_beginning():
-    cache = PagedCache(2, capacity_bytes=2 * 2, bytes_per_token=1)
+    cache = PagedCache(2, capacity_bytes=2 * 2, sizes=Sizes(1))
     turn(cache, [9, 9])
     turn(cache, [1, 1, 2, 2, 3, 3, 4, 4])
     assert cache.statistics.refused_blocks == 2
@@ -204,7 +205,7 @@ def test_storing_ends_where_a_payload_is_missing():
 def test_sizes_that_cannot_be_known_are_refused():
     with pytest.raises(ValueError, match="at least one token"):
         PagedCache(0)
-    with pytest.raises(ValueError, match="bytes_per_token"):
+    with pytest.raises(ValueError, match="payloads or sizes"):
         PagedCache(2, capacity_bytes=10).store(array([1, 1]))
 
 

@@ -14,6 +14,7 @@ from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.layers import Layers
 from tplaudit.probes.caches.omlx import block_size, paged
 from tplaudit.probes.caches.paged import PagedCache
+from tplaudit.probes.caches.sizes import Sizes
 from tplaudit.probes.caches.tails import MOST_TAILS, TailIndex, tail_position
 from tplaudit.probes.tokens import common_prefix_ids
 
@@ -238,7 +239,7 @@ def test_parents_are_forgotten_all_at_once():
 
 
 def test_a_tail_gives_way_before_its_block_and_is_forgotten():
-    cache = tailed(capacity_bytes=8, bytes_per_token=1)
+    cache = tailed(capacity_bytes=8, sizes=Sizes(1))
     turn(cache, [1, 2, 3, 4, 5, 6, 9, 9], Marks(generation_prompt=6))
     turn(cache, [7, 7, 7], Marks(generation_prompt=2))
     assert cache.match(array([1, 2, 3, 4, 5, 6, 7])).reused == 6

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tplaudit.probes.caches.base import Marks, Match, Span
 from tplaudit.probes.caches.layers import Layers
+from tplaudit.probes.caches.sizes import Sizes
 from tplaudit.probes.caches.trees import OllamaCache, SglangCache
 from tplaudit.probes.tokens import common_prefix_ids
 
@@ -24,7 +25,7 @@ def common(one, other):
 
 @given(conversations)
 def test_sglang_shares_every_token(turn, prompts):
-    cache = SglangCache(bytes_per_token=1)
+    cache = SglangCache(sizes=Sizes(1))
     for number, tokens in enumerate(prompts):
         shared = max((common(tokens, other) for other in prompts[:number]), default=0)
         assert turn(cache, tokens) == min(shared, len(tokens) - 1) == cache.reusable(shared, len(tokens))
@@ -43,7 +44,7 @@ def test_sglang_goes_on_from_where_a_prompt_or_its_reply_ended(turn):
 
 
 def test_a_branch_gives_way_up_to_where_another_one_shares_it(turn):
-    cache = SglangCache(capacity_bytes=8, bytes_per_token=1)
+    cache = SglangCache(capacity_bytes=8, sizes=Sizes(1))
     turn(cache, [1, 2, 3, 4])
     turn(cache, [1, 2, 5, 6])
     turn(cache, [7, 8, 9])
