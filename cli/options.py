@@ -227,12 +227,9 @@ def read_calibration(
     """
     from ..probes import calibration
 
-    if file is None:
-        found = find_calibration(identity) if identity else None
-    else:
-        found = calibration.read_calibration(file)
-    if file is not None and found and not found.points:
-        raise InputError("nothing was measured in it", where=str(file), fix="run tplaudit calibrate again")
+    if file is not None:
+        return calibration.given_calibration(file)
+    found = find_calibration(identity) if identity else None
     return found if found and found.points else None
 
 

@@ -261,6 +261,14 @@ def read_calibration(file: Path) -> Calibration:
     return read
 
 
+def given_calibration(file: Path) -> Calibration:
+    """Read a calibration that a person named. Raises InputError where it is none, or has no measurement."""
+    read = read_calibration(file)
+    if not read.points:
+        raise InputError("nothing was measured in it", where=str(file), fix=_AGAIN)
+    return read
+
+
 def _possible(point: Point) -> bool:
     """Tell whether a point can have been measured; sums of what is beyond these bounds have no end."""
     sizes = 0 < point.new_tokens <= 10**9 and 0 <= point.depth <= 10**9
@@ -282,7 +290,9 @@ def keep_point(calibration: Calibration, point: Point, file: Path, *, again: boo
     Raises:
         InputError: the file cannot be written.
     """
-    with _writing(file), _locked(file.parent):
+    from filelock import FileLock
+
+    with _writing(file), FileLock(file.with_suffix(".lock")):
         with suppress(InputError):
             found = read_calibration(file)
             if same_conditions(found, calibration):
@@ -327,22 +337,6 @@ def _writing(file: Path) -> Iterator[None]:
             where=str(file),
             fix="set TPLAUDIT_CACHE_DIR to a folder that can be written",
         ) from None
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes that lock the folder out; where the system cannot, nothing is kept out."""
-    opened = None
-    with suppress(OSError, ImportError):
-        import fcntl
-
-        opened = os.open(folder, os.O_RDONLY)
-        fcntl.flock(opened, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if opened is not None:
-            os.close(opened)
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from .calibration import fits, misfits
 from .cost import ENOUGH, CostModel, Measured, fit
-from .report import Cost, Prediction, PredictionQuality, Timings
+from .cost_report import Cost, Prediction, PredictionQuality, Timings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +59,7 @@ class Prefilling:
         if self._given and calibration and model and not fits(calibration, model):
             self._given = self._given.scaled(1)  # its error is another model's
         self._fitted: CostModel | None = None
+        self._fitted_to = 0
         self.measured: list[Measured] = []
         self.stopped = False
 
@@ -87,8 +88,8 @@ class Prefilling:
         if self._given:
             factor = self._correction
             return self._given if factor is None else self._corrected(self._given, factor)
-        if self._fitted is None or not self.stopped:
-            self._fitted = fit(self.measured)
+        if len(self.measured) > self._fitted_to:
+            self._fitted, self._fitted_to = fit(self.measured), len(self.measured)
         return self._fitted
 
     @property
@@ -97,7 +98,7 @@ class Prefilling:
         if self._given is None or len(self.measured) < ENOUGH:
             return None
         expected = sum(self._given.seconds(each.new_tokens, each.depth) for each in self.measured)
-        return sum(each.seconds for each in self.measured) / expected
+        return sum(each.seconds for each in self.measured) / expected if expected > 0 else None
 
     def _corrected(self, given: CostModel, factor: float) -> CostModel:
         """Scale a calibration to the measured prefills; the error is what it then misses them by."""

@@ -15,6 +15,7 @@ from .caches.layers import Layers
 from .caches.storage import Store, stored_length
 from .causes.reasoning import reasoning_lost
 from .conversation import Request, Transcript, written_alike
+from .cost_report import Cost
 from .divergence import Comparison, Prompt, divergence, reply_divergence, since_previous
 from .errors import RenderError
 from .explanation import Explanation, explanation
@@ -30,7 +31,6 @@ from .report import (
     SCHEMA,
     CacheCounts,
     CacheInfo,
-    Cost,
     PolicyReport,
     ReplayReport,
     StoredReply,

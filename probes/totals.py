@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .cost import CostModel
-from .report import CauseTotal, PerHour, Speed, Totals, TurnReport, Wasted
+from .cost_report import PerHour, Speed, Wasted
+from .report import CauseTotal, Totals, TurnReport
 
 
 def totals(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..calibration import CalibratedModel, Calibration, find_calibration, identified, read_calibration
-from ..errors import InputError
+from ..calibration import CalibratedModel, Calibration, find_calibration, given_calibration, identified
 from ..prefilling import Prefilling
 
 #: New tokens and those reused before them, of one prefill.
@@ -92,12 +91,7 @@ def calibrated(file: str | None, directory: Path | None) -> Predictor | None:
     """
     identity = identified(directory) if directory is not None else None
     if file is not None:
-        found: Calibration | None = read_calibration(Path(file))
+        found: Calibration | None = given_calibration(Path(file))
     else:
         found = find_calibration(identity) if identity else None
-    if found is None:
-        return None
-    made = predictor(None, found, identity)
-    if made is None and file is not None:
-        raise InputError("nothing was measured in it", where=file, fix="run tplaudit calibrate again")
-    return made
+    return predictor(None, found, identity) if found else None

@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(tplaudit):
 def test_the_output_is_not_written_over_the_measurements(tplaudit, folder, tmp_path):
     calibrations = tmp_path / "cache" / "calibrations"
     assert tplaudit(*SMALL, "--json", "-o", tmp_path / "c.json", **folder).returncode == 0
-    (file,) = calibrations.iterdir()
+    (file,) = calibrations.glob("*.json")
     before = file.read_text()
     refused = tplaudit(*SMALL, "--again", "--output", file, **folder)
     assert refused.returncode == 2
@@ -148,7 +148,7 @@ def test_the_output_is_not_written_over_the_measurements(tplaudit, folder, tmp_p
 
 def test_what_was_measured_otherwise_is_replaced_and_the_rest_stands(tplaudit, folder, tmp_path):
     assert tplaudit(*SMALL, **folder).returncode == 0
-    (file,) = (tmp_path / "cache" / "calibrations").iterdir()
+    (file,) = (tmp_path / "cache" / "calibrations").glob("*.json")
     document = json.loads(file.read_text())
     stopped = tplaudit("calibrate", "--again", "--depth", "300000", "--max-minutes", "0.01", **folder)
     assert "tokens are left, whose earlier measurements stand" in stopped.stderr
@@ -166,7 +166,7 @@ def test_what_was_measured_otherwise_is_replaced_and_the_rest_stands(tplaudit, f
 
 def test_a_broken_calibration_is_told_and_not_used(tplaudit, folder, tmp_path):
     tplaudit(*SMALL, **folder)
-    (file,) = (tmp_path / "cache" / "calibrations").iterdir()
+    (file,) = (tmp_path / "cache" / "calibrations").glob("*.json")
     file.write_text("{")
     done = tplaudit(*TOKENS, "--json", **folder)
     assert done.returncode == 0

