@@ -13,9 +13,9 @@ from .formats.durations import duration
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
-    from ..probes.calibration import CalibratedModel, Calibration
-    from ..probes.mlx_engine import MLXEngine
-    from ..probes.models import FoundModel
+    from ..probes.cost.calibration import CalibratedModel, Calibration
+    from ..probes.engine.mlx_engine import MLXEngine
+    from ..probes.models.model import FoundModel
 
 
 def command(
@@ -55,9 +55,15 @@ def command(
     The measurements are kept, one after the other, in the user's cache directory: after an interrupt the next
     call goes on, and replays of this model on this machine use them. No template or tokenizer is needed.
     """
-    from ..probes.calibrating import tokens_to_run
-    from ..probes.calibration import calibration_file, check_writable, identified, measured_versions, to_json
-    from ..probes.models import find_model
+    from ..probes.cost.calibration import (
+        calibration_file,
+        check_writable,
+        identified,
+        measured_versions,
+        to_json,
+    )
+    from ..probes.cost.measure import tokens_to_run
+    from ..probes.models.model import find_model
     from .formats.calibration_text import draw
 
     named = find_model(model)
@@ -97,8 +103,8 @@ def _check_output(output: Path | None, model: str | None, file: Path) -> None:
 
 def _loaded(named: FoundModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
     """Load the model. Raises InputError where it does not run, with advice that fits this command."""
+    from ..probes.engine.mlx_model import COUNT_INSTEAD
     from ..probes.errors import InputError
-    from ..probes.mlx_model import COUNT_INSTEAD
 
     try:
         return named.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
@@ -109,8 +115,8 @@ def _loaded(named: FoundModel, kv_bits: int | None, kv_group_size: int) -> MLXEn
 
 def _start(engine: MLXEngine, identity: CalibratedModel, found: Calibration | None) -> Calibration:
     """Return what was measured before, as far as it holds for what runs now."""
-    from ..probes.calibrating import new_calibration
-    from ..probes.calibration import same_conditions
+    from ..probes.cost.calibration import same_conditions
+    from ..probes.cost.measure import new_calibration
 
     new = new_calibration(engine, identity)
     if found is None or same_conditions(found, new):
@@ -141,8 +147,8 @@ def _measured(
     """Measure, and keep each run at once. Return what is kept, the tokens left, and the exit code so far."""
     from rich.console import Console
 
-    from ..probes.calibrating import calibrate, tokens_to_run
-    from ..probes.calibration import keep_point
+    from ..probes.cost.calibration import keep_point
+    from ..probes.cost.measure import calibrate, tokens_to_run
 
     started = time.monotonic()
     deadline = None if max_minutes is None else started + 60 * max_minutes

@@ -159,10 +159,10 @@ def command(
     prompts are changed, and another text with the same prompts is cosmetic.
     """
     from ..probes.errors import UsageError
-    from ..probes.gate.behaviour import CLOCK
     from ..probes.gate.gate import Gate, run_gate
+    from ..probes.gate.observe.behaviour import CLOCK
     from ..probes.gate.settings import find_settings, read_settings
-    from .formats.gate_outputs import read_outputs
+    from .formats.gate.outputs import read_outputs
 
     outputs = read_outputs(formats, as_json, output)
     if heads and head is not None:
@@ -226,7 +226,7 @@ def _for_each_head(settings: GateSettings, heads: Sequence[str]) -> list[GateSet
 
 def _read_files(several: Sequence[GateSettings]) -> list[str]:
     """Return the files that are read, so that no report is written over one of them."""
-    from ..probes.gate.replays import transcripts_in
+    from ..probes.gate.observe.replays import transcripts_in
     from ..probes.gate.sources import files_of
 
     names = dict.fromkeys(
@@ -254,7 +254,7 @@ def _allowances(allow: list[str] | None) -> dict[str, Any]:
 
 def _append_summary(path: Path, reports: Sequence[GateReport]) -> None:
     from ..probes.errors import UsageError
-    from .formats.gate_markdown import markdown
+    from .formats.gate.markdown import markdown
 
     try:
         with path.open("a", encoding="utf-8", errors="backslashreplace") as file:

@@ -48,10 +48,10 @@ def command(
     changed in any way, for better or worse, and says which; edits that change no prompt pass.
     """
     from ..probes.errors import UsageError
-    from ..probes.gate.behaviour import CLOCK
     from ..probes.gate.lock import check_lock, lock, read_lock, to_text
+    from ..probes.gate.observe.behaviour import CLOCK
     from ..probes.gate.sources import files_of
-    from .formats.gate_outputs import read_outputs
+    from .formats.gate.outputs import read_outputs
 
     if check:
         if kwargs or special_token or now:

@@ -16,8 +16,8 @@ from ..probes.errors import InputError, UsageError
 from .output import check_output, say
 
 if TYPE_CHECKING:
-    from ..probes import calibration
-    from ..probes.probe_report import Failure
+    from ..probes.cost import calibration
+    from ..probes.placements.report import Failure
 
 
 def given(param: typer.CallbackParam, value: Any) -> Any:
@@ -207,7 +207,7 @@ def read_now(text: str | None) -> datetime | None:
 def policy_names(given: list[str] | None) -> list[str]:
     """Return the policies to run, each once; `all` stands for every one, and others come after them."""
     if given and "all" in given:
-        from ..probes.policies import names
+        from ..probes.policies.registry import names
 
         return list(dict.fromkeys([*names(), *(name for name in given if name != "all")]))
     return list(dict.fromkeys(given or DEFAULT_POLICIES))
@@ -225,7 +225,7 @@ def read_calibration(
     Raises:
         InputError: the file cannot be read.
     """
-    from ..probes import calibration
+    from ..probes.cost import calibration
 
     if file is not None:
         return calibration.given_calibration(file)
@@ -235,7 +235,7 @@ def read_calibration(
 
 def find_calibration(identity: calibration.CalibratedModel) -> calibration.Calibration | None:
     """Return what was measured of a model on this machine; None for nothing, or nothing that can be read."""
-    from ..probes import calibration
+    from ..probes.cost import calibration
 
     try:
         return calibration.find_calibration(identity)

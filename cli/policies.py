@@ -20,8 +20,8 @@ def command(
 ) -> None:
     """List the policies, or explain one: what it does, its options, its source, and a worked example."""
     from .. import __version__
-    from ..probes.policies import POLICIES, find_kind
-    from ..probes.policy_pages import page, to_json
+    from ..probes.policies.pages import page, to_json
+    from ..probes.policies.registry import POLICIES, find_kind
 
     kind = None if name is None else find_kind(name, "policies")
     if as_json:

@@ -12,9 +12,9 @@ from . import options
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
-    from ..probes.placements import Case
-    from ..probes.probe_report import Failure, ProbeReport
-    from ..probes.sweep import Settings
+    from ..probes.placements.placements import Case
+    from ..probes.placements.report import Failure, ProbeReport
+    from ..probes.placements.sweep import Settings
 
 
 class FailOn(StrEnum):
@@ -76,8 +76,8 @@ def command(
     """
     from ..probes.findings import reaches
     from ..probes.ignore_file import read_ignore_file
-    from ..probes.probe_report import ProbeReport, several_to_json, to_json
-    from ..probes.sweep import Settings, folder_members, probe_input
+    from ..probes.placements.report import ProbeReport, several_to_json, to_json
+    from ..probes.placements.sweep import Settings, folder_members, probe_input
 
     options.check_one_stdin(models)
     check_output(output, models)
@@ -114,7 +114,7 @@ def command(
 
 def _swept(names: list[str], settings: Settings, jobs: int) -> list[ProbeReport | Failure]:
     """Probe several inputs. A person who interrupts that is told so: nothing has been printed until then."""
-    from ..probes.sweep import sweep
+    from ..probes.placements.sweep import sweep
 
     results: list[ProbeReport | Failure] = []
     try:
@@ -137,8 +137,8 @@ def _write_one(report: Any, document: dict[str, Any], as_json: bool, output: Pat
 def _show(names: list[str], text: str, settings: Settings, as_json: bool, output: Path | None) -> None:
     """Print the conversation of one placement, both prompts and the verdict."""
     from ..probes.errors import UsageError
-    from ..probes.probe_report import show_placement
-    from ..probes.template_files import load_template
+    from ..probes.models.template_files import load_template
+    from ..probes.placements.report import show_placement
     from .formats.probe_text import draw_placement
 
     if len(names) != 1:
@@ -158,7 +158,7 @@ def read_case(text: str) -> Case:
         UsageError: there is no such placement.
     """
     from ..probes.errors import UsageError
-    from ..probes.placements import FURTHER, PLAIN
+    from ..probes.placements.placements import FURTHER, PLAIN
 
     pair, *words = [word.strip() for word in text.split(",")]
     wanted = {

@@ -16,10 +16,10 @@ from . import options
 from .output import check_output, say, stop, write_json, write_rich, write_text
 
 if TYPE_CHECKING:
-    from ..probes.llamacpp_engine import LlamaCppEngine
-    from ..probes.render_report import Plan, RenderReport
-    from ..probes.template import ChatTemplate
-    from ..probes.tokens import IncrementalEncoder
+    from ..probes.attribution.render_report import Plan, RenderReport
+    from ..probes.templates.llamacpp import LlamaCppEngine
+    from ..probes.templates.template import ChatTemplate
+    from ..probes.tokenization.tokens import IncrementalEncoder
 
 
 class Engine(StrEnum):
@@ -74,9 +74,9 @@ def command(
     First comes what each policy does to the system turns of one turn; then, where the policies come to at
     most two outcomes, the messages before and after, and the prompt.
     """
-    from ..probes.policies import parse_policy
-    from ..probes.render_report import Plan, several_to_json, to_json
-    from ..probes.transcripts import open_transcript
+    from ..probes.attribution.render_report import Plan, several_to_json, to_json
+    from ..probes.policies.registry import parse_policy
+    from ..probes.transcripts.reader import open_transcript
 
     _check(policy, turn, diff, diff_turns)
     options.check_one_stdin([transcript, model, template, tokenizer])
@@ -132,30 +132,30 @@ def _check(
 
 
 def _llamacpp() -> LlamaCppEngine:
-    from ..probes.llamacpp_engine import LlamaCppEngine
+    from ..probes.templates.llamacpp import LlamaCppEngine
 
     return LlamaCppEngine()
 
 
 def _members(model: str) -> tuple[str, ...] | None:
-    from ..probes.sweep import folder_members
+    from ..probes.placements.sweep import folder_members
 
     return folder_members(model)
 
 
 def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEncoder | None]:
     """Load the template, and a tokenizer unless a bare template comes without one."""
-    from ..probes.bundled import bundled_model
+    from ..probes.models.bundled import bundled_model
 
     whole = model is None or bundled_model(model) or Path(model).is_dir()
     if model is not None and not whole and files.tokenizer is None and files.template is None:
-        from ..probes.template_files import check_compiles, load_template
+        from ..probes.models.template_files import check_compiles, load_template
 
         template = load_template(model, special_tokens=files.special_tokens, now=files.now)
         check_compiles(template)
         return template, None
-    from ..probes.models import load_model
-    from ..probes.tokens import IncrementalEncoder
+    from ..probes.models.model import load_model
+    from ..probes.tokenization.tokens import IncrementalEncoder
 
     loaded = load_model(
         model,
@@ -169,8 +169,8 @@ def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEnc
 
 def _of_member(plan: Plan, name: str, files: Files) -> RenderReport:
     """Render with one template of a folder; one that cannot be read is a report too."""
+    from ..probes.attribution.render_report import RenderReport
     from ..probes.errors import InputError
-    from ..probes.render_report import RenderReport
 
     try:
         loaded = _load(name, files)
@@ -181,7 +181,7 @@ def _of_member(plan: Plan, name: str, files: Files) -> RenderReport:
 
 def _report(plan: Plan, template: ChatTemplate, encoder: IncrementalEncoder | None) -> RenderReport:
     """Render, with progress on stderr where all turns are wanted."""
-    from ..probes.render_report import render_turns
+    from ..probes.attribution.render_report import render_turns
 
     if not plan.every or sys.stderr is None or not sys.stderr.isatty():
         return render_turns(plan, template, encoder)

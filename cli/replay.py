@@ -17,14 +17,14 @@ from .formats.durations import duration
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
-    from ..probes.jobs import Settings
-    from ..probes.mlx_engine import MLXEngine
-    from ..probes.models import ReplayModel
-    from ..probes.plan import Plan
+    from ..probes.cost.prefill_timer import Prefilling
+    from ..probes.engine.mlx_engine import MLXEngine
+    from ..probes.models.model import ReplayModel
     from ..probes.policies.base import Policy
-    from ..probes.prefilling import Prefilling
-    from ..probes.replay import Replay
-    from ..probes.report import ReplayReport, TurnReport
+    from ..probes.replay.jobs import Settings
+    from ..probes.replay.plan import Plan
+    from ..probes.replay.replay import Replay
+    from ..probes.replay.replay_report import ReplayReport, TurnReport
 
 
 #: Tokens to prefill that are worth telling before.
@@ -121,9 +121,9 @@ def command(
     """
     from ..probes.errors import UsageError
     from ..probes.findings import reaches
-    from ..probes.jobs import Settings
-    from ..probes.models import load_model
-    from ..probes.policies import parse_policy
+    from ..probes.models.model import load_model
+    from ..probes.policies.registry import parse_policy
+    from ..probes.replay.jobs import Settings
     from .formats.replay_text import draw
     from .formats.turn_text import draw_turn
 
@@ -176,7 +176,7 @@ def command(
         )
     if turns and there:
         if as_json:
-            from ..probes.report import to_json
+            from ..probes.replay.replay_report import to_json
 
             write_json(to_json(report), output)
         elif explain is not None:
@@ -244,7 +244,7 @@ def _in_processes(
     """Replay the policies in several processes; return the report and the exit code so far."""
     from rich.console import Console
 
-    from ..probes.jobs import replay_in_processes
+    from ..probes.replay.jobs import replay_in_processes
 
     try:
         with Console(stderr=True).status("replaying …", spinner="dots"):
@@ -264,10 +264,10 @@ def _in_this_process(
     max_minutes: float | None,
 ) -> tuple[ReplayReport, int]:
     """Replay all policies side by side; return the report and the exit code so far."""
+    from ..probes.cost.prefill_timer import Prefilling
     from ..probes.errors import InputError
-    from ..probes.prefilling import Prefilling
-    from ..probes.replay import Replay
-    from ..probes.transcripts import open_transcript
+    from ..probes.replay.replay import Replay
+    from ..probes.transcripts.reader import open_transcript
 
     transcript = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
     new_replay = partial(
@@ -320,7 +320,7 @@ def _counted(replay: Replay, policies: Sequence[Policy]) -> Plan:
     from rich.console import Console
 
     from ..probes.errors import InputError
-    from ..probes.plan import Plan
+    from ..probes.replay.plan import Plan
 
     turns: list[tuple[TurnReport, ...]] = []
     with Console(stderr=True).status("counting …", spinner="dots"), suppress(InputError):

@@ -12,10 +12,10 @@ from .output import check_output, say, stop, write_json, write_rich
 from .probe import FailOn, IgnoreFile, Threshold
 
 if TYPE_CHECKING:
-    from ..probes.probe_report import Failure
-    from ..probes.sweep import Settings
-    from ..probes.template import ChatTemplate
-    from ..probes.thinking_audit import MergeReport, ThinkingAudit
+    from ..probes.placements.report import Failure
+    from ..probes.placements.sweep import Settings
+    from ..probes.templates.template import ChatTemplate
+    from ..probes.thinking.audit import MergeReport, ThinkingAudit
 
 
 def command(
@@ -57,8 +57,8 @@ def command(
     from ..probes.errors import UsageError
     from ..probes.findings import reaches
     from ..probes.ignore_file import read_ignore_file
-    from ..probes.sweep import Settings, folder_members
-    from ..probes.thinking_audit import ThinkingAudit, several_to_json
+    from ..probes.placements.sweep import Settings, folder_members
+    from ..probes.thinking.audit import ThinkingAudit, several_to_json
 
     given = Settings(
         options.read_kwargs(kwargs),
@@ -99,13 +99,13 @@ def command(
 
 
 def _load(name: str, given: Settings) -> ChatTemplate:
-    from ..probes.template_files import load_template
+    from ..probes.models.template_files import load_template
 
     return load_template(name, special_tokens=given.special_tokens)
 
 
 def _examined(name: str, given: Settings, merge: MergeReport | None = None) -> ThinkingAudit:
-    from ..probes.thinking_audit import audit_thinking
+    from ..probes.thinking.audit import audit_thinking
 
     return audit_thinking(
         _load(name, given), kwargs=given.kwargs, now=given.now, ignores=given.ignores, merge=merge
@@ -114,7 +114,7 @@ def _examined(name: str, given: Settings, merge: MergeReport | None = None) -> T
 
 def _result(name: str, given: Settings) -> ThinkingAudit | Failure:
     from ..probes.errors import InputError
-    from ..probes.thinking_audit import failure
+    from ..probes.thinking.audit import failure
 
     try:
         return _examined(name, given)
@@ -123,10 +123,10 @@ def _result(name: str, given: Settings) -> ThinkingAudit | Failure:
 
 
 def _merged(name: str | None, settings: Path | None, request: Path | None, given: Settings) -> ThinkingAudit:
-    from ..probes.kwargs import ModelSettings
-    from ..probes.kwargs_files import KwargsRequest, read_request, read_settings
-    from ..probes.probe_report import check_compiles
-    from ..probes.thinking_audit import audit_thinking, merge_report
+    from ..probes.placements.report import check_compiles
+    from ..probes.policies.servers.omlx_kwargs import ModelSettings
+    from ..probes.thinking.audit import audit_thinking, merge_report
+    from ..probes.thinking.kwargs_files import KwargsRequest, read_request, read_settings
 
     template = None if name is None else _load(name, given)
     if template is not None:
@@ -144,7 +144,7 @@ def _merged(name: str | None, settings: Path | None, request: Path | None, given
 
 
 def _write_one(audit: ThinkingAudit, as_json: bool, output: Path | None) -> None:
-    from ..probes.thinking_audit import to_json
+    from ..probes.thinking.audit import to_json
 
     if as_json:
         write_json(to_json(audit), output)

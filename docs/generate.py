@@ -143,7 +143,7 @@ def _cell(text: str) -> str:
 
 def policy_rows() -> Iterator[str]:
     """Yield a Markdown table of the policies."""
-    from tplaudit.probes.policies import POLICIES
+    from tplaudit.probes.policies.registry import POLICIES
 
     yield "| policy | what it does | options |"
     yield "| --- | --- | --- |"
@@ -157,9 +157,9 @@ def policy_rows() -> Iterator[str]:
 def prepared(policy: str, template: str, transcript: str, turn: int) -> list[str]:
     """Return what a policy makes of one turn: each message that the template gets, and what was done."""
     from tplaudit import fixtures
-    from tplaudit.probes.policies import parse_policy
-    from tplaudit.probes.template_files import load_template
-    from tplaudit.probes.transcripts import open_transcript
+    from tplaudit.probes.models.template_files import load_template
+    from tplaudit.probes.policies.registry import parse_policy
+    from tplaudit.probes.transcripts.reader import open_transcript
 
     request = list(open_transcript(ROOT / transcript))[turn - 1]
     after = parse_policy(policy).prepare(request, load_template(fixtures.template(template)))
@@ -188,7 +188,8 @@ def rewrites(template: str, transcript: str, turn: int) -> list[str]:
 def schemas() -> dict[str, str]:
     """Return the JSON schema files by name: what `--json` prints, from the types that it is printed from."""
     import msgspec
-    from tplaudit.probes import calibration, report
+    from tplaudit.probes.cost import calibration
+    from tplaudit.probes.replay import replay_report as report
 
     documents: dict[str, tuple[type, str]] = {
         "replay-1.json": (report.ReplayReport, report.SCHEMA),

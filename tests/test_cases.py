@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tplaudit.probes.models import load_model
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.replay import Replay
-from tplaudit.probes.report import PolicyReport
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.models.model import load_model
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.replay.replay_report import PolicyReport
+from tplaudit.probes.transcripts.reader import open_transcript
 
 #: The ids of docs/causes.md for the cases' coarser words.
 IDS = {

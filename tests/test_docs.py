@@ -18,10 +18,11 @@ from typing import Any
 import jsonschema
 import pytest
 from tplaudit import fixtures
-from tplaudit.probes import calibration, report
-from tplaudit.probes.calibrating import calibrate, new_calibration
-from tplaudit.probes.cost import CostModel
-from tplaudit.probes.models import load_model
+from tplaudit.probes.cost import calibration
+from tplaudit.probes.cost.cost_model import CostModel
+from tplaudit.probes.cost.measure import calibrate, new_calibration
+from tplaudit.probes.models.model import load_model
+from tplaudit.probes.replay import replay_report as report
 
 ROOT = Path(__file__).resolve().parents[1]
 

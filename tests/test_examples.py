@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.conversation import Request
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.transcripts.reader import open_transcript
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples"
 USER = {"role": "user", "content": "Grüße"}

@@ -71,7 +71,7 @@ def test_the_core_imports_no_command_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
-    assert "tplaudit.probes.replay" in modules
+    assert "tplaudit.probes.replay.replay" in modules
     assert modules & {"tplaudit.cli", "typer", "rich"} == set()
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.rendered import render_turn, turn_to_json
-from tplaudit.probes.template_files import load_template
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.attribution.rendered import render_turn, turn_to_json
+from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.transcripts.reader import open_transcript
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "cases").glob("*/case.json"))
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ...probes.calibration import Calibration
-from ...probes.cost import CostModel
+from ...probes.cost.calibration import Calibration
+from ...probes.cost.cost_model import CostModel
 from .durations import duration
 
 #: Spread of a point's runs that says more about the machine's other work than about the model.

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ...probes.prompt_diff import PromptDiff
-from ...probes.render_report import RenderReport
+from ...probes.attribution.prompt_diff import PromptDiff
+from ...probes.attribution.render_report import RenderReport
 from .visible import visible
 
 _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"), ("\\", "dim"))

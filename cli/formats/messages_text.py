@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ...probes.attribution.text_spans import owned_texts
 from ...probes.conversation import TOP_LEVEL, Message, Request
-from ...probes.rendering import REASONING_KEYS
-from ...probes.text_spans import owned_texts
+from ...probes.templates.rendering import REASONING_KEYS
 from .visible import colour_of, listed, one_line, visible
 
 #: Unchanged messages that are shown around changed ones, and characters shown of a text.

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ...probes.policies import POLICIES, PolicyKind
 from ...probes.policies.base import Evidence
+from ...probes.policies.registry import POLICIES, PolicyKind
 
 _EVIDENCE: dict[Evidence, str] = {
     "run": "the server's own functions were run, and agree",

@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from ...probes.findings import SEVERITIES, Finding
-from ...probes.mid_system import PlacementReport
-from ...probes.placement_findings import where_text
-from ...probes.placements import destination
-from ...probes.probe_report import Failure, ProbeReport
-from ...probes.server_detection import PASSING, ServerReport
-from ...probes.verdicts import RANKS, Verdict
+from ...probes.placements.findings import where_text
+from ...probes.placements.mid_system import PlacementReport
+from ...probes.placements.placements import destination
+from ...probes.placements.report import Failure, ProbeReport
+from ...probes.placements.server_detection import PASSING, ServerReport
+from ...probes.placements.verdicts import RANKS, Verdict
 
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
     "in-place": ("✓ in place", "green", "written where it stands, and all before it stays as it was"),

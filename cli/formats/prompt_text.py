@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ...probes.text_spans import Span
+from ...probes.attribution.text_spans import Span
 from .visible import colour_of, visible
 
 #: Lines of one message's text that are shown at its beginning and its end.

@@ -11,13 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ...probes.llamacpp_engine import EngineComparison
-from ...probes.policies import POLICIES, Action, canonical
-from ...probes.policies.routes import route_of
-from ...probes.prompt_diff import unified
-from ...probes.render_report import RenderReport
-from ...probes.rendered import Rendered, RenderedTurn
-from ...probes.system_fates import Fate
+from ...probes.attribution.prompt_diff import unified
+from ...probes.attribution.render_report import RenderReport
+from ...probes.attribution.rendered import Rendered, RenderedTurn
+from ...probes.attribution.system_turn_outcomes import Fate
+from ...probes.policies.api.routes import route_of
+from ...probes.policies.registry import POLICIES, Action, canonical
+from ...probes.templates.llamacpp import EngineComparison
 from .diff_text import draw_unified
 from .messages_text import draw_messages
 from .prompt_text import draw_prompt

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ...probes.report import (
+from ...probes.replay.replay_report import (
     Divergence,
     PolicyReport,
     Remedy,

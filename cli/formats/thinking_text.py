@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ...probes.attribution.generation_prompt import Suffix
 from ...probes.findings import SEVERITIES, Finding
-from ...probes.generation_prompt import Suffix
-from ...probes.kwargs import MergedPrompt, Step
-from ...probes.probe_report import Failure
-from ...probes.reasoning_history import Verdict
-from ...probes.thinking_audit import MergeReport, ThinkingAudit
-from ...probes.thinking_report import ThinkingReport, VariableReport
+from ...probes.placements.report import Failure
+from ...probes.policies.servers.omlx_kwargs import MergedPrompt, Step
+from ...probes.thinking.audit import MergeReport, ThinkingAudit
+from ...probes.thinking.history import Verdict
+from ...probes.thinking.report import ThinkingReport, VariableReport
 
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
     "keeps": ("✓ kept", "green", "stays in the prompt behind the next user turn"),

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from rich.console import Console
 from rich.text import Text
 
-from ...probes.report import Divergence, MessageRef, Place, Remedy, ReplayReport, TurnReport
+from ...probes.replay.replay_report import Divergence, MessageRef, Place, Remedy, ReplayReport, TurnReport
 from .durations import duration
 
 #: Characters of each text shown from the divergence point on, and before it.

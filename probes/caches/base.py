@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..tokens import Ids
+    from ..tokenization.tokens import Ids
 
 
 class Payload(Protocol):

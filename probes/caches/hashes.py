@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from ..tokens import Ids
+    from ..tokenization.tokens import Ids
 
 #: Names one block: its token ids, and the name of the block before it or None for a prompt's first block.
 Recipe: TypeAlias = Callable[[tuple[int, ...], bytes | None], bytes]

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from ..tokens import common_prefix_ids
+from ..models.sizes import Sizes, counted
+from ..tokenization.tokens import common_prefix_ids
 from .base import NO_MARKS, Block, CacheStatistics, Marks, Match, Payload, Span, reusable
 from .hashes import Recipe, chain, recipe
-from .sizes import Sizes, counted
-from .tails import TailIndex, tail_position
+from .partial_blocks import TailIndex, tail_position
 
 if TYPE_CHECKING:
-    from ..tokens import Ids
+    from ..tokenization.tokens import Ids
 
 #: What is done with a prompt that is there whole, since its last token has to run for its logits: give up
 #: that token, give up the last block, or prefill all of it.

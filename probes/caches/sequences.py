@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..tokens import common_prefix_ids
+from ..tokenization.tokens import common_prefix_ids
 
 if TYPE_CHECKING:
-    from ..tokens import Ids
+    from ..tokenization.tokens import Ids
 
 _CHUNK = 1024
 

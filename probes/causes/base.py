@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ..attribution.ownership import Owner, owner_at
 from ..conversation import Message, Request
 from ..errors import RenderError
-from ..ownership import Owner, owner_at
 from ..policies.base import Action, Policy, render_prepared
-from ..rendering import Profile
-from ..template import ChatTemplate
-from ..tokens import common_prefix
+from ..templates.rendering import Profile
+from ..templates.template import ChatTemplate
+from ..tokenization.tokens import common_prefix
 
 RemedyKind = Literal["kwarg", "policy", "client", "template", "cache"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
-from ..tokens import common_prefix
+from ..tokenization.tokens import common_prefix
 from .base import Cause, Offer, Pair, RemedyKind, Trial, renumbered, with_messages, without
 from .changes import Change, as_written, changes, flat_text, moved, restored
 from .reasoning import reasoning_of, without_reasoning

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..attribution.ownership import Owner
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL
-from ..ownership import Owner
-from ..policies import parse_policy
+from ..policies.registry import parse_policy
 from .base import Cause, Offer, Pair, Side, Trial, without
 from .changes import flat_text
 from .settings import client_setting, other_policies

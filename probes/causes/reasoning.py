@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..conversation import Message, Request
-from ..rendering import REASONING_KEYS
+from ..templates.rendering import REASONING_KEYS
 
 OPENS, CLOSES = "<think>", "</think>"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..policies import canonical
+from ..policies.registry import canonical
 
 _FLAGS = {
     "llama-cpp": "llama-server … --chat-template-kwargs '{}'",

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..conversation import SYSTEM_ROLES, Message, Request
 from ..errors import RenderError
-from ..template_source import TemplateSource
-from ..toggles import toggles
+from ..templates.source import TemplateSource
+from ..templates.switches import toggles
 from .base import Cause, Offer, Pair, Trial, json_value, with_messages, without
 from .reasoning import without_reasoning
 from .settings import kwarg_line

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from .allowances import allowing, read_allowances
+from .observe.shapes import SHAPES
 from .report import Change
-from .shapes import SHAPES
 
 #: The groups of the shipped conversations.
 _GROUPS = {shape.group for shape in SHAPES}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, TplauditError, UsageError
+from .observe.replays import ReplayNumbers
 from .prediction import Predictor
-from .replays import ReplayNumbers
 from .report import BudgetResult
 
 #: The budgets and what each limits.

@@ -13,17 +13,16 @@ from ... import __version__
 from ...fixtures import DEFAULT_MODEL, TRANSCRIPTS
 from ..errors import InputError, UsageError
 from ..findings import Severity
-from ..template import ChatTemplate
+from ..templates.template import ChatTemplate
 from .advice import all_patterns
 from .allowances import Allowance, KnownFailure
-from .behaviour import CLOCK, Behaviour, Observing, observe, variants_of
 from .budgets import evaluate
-from .compare import Check, Comparison, compare
-from .differences import Difference
-from .engine import engine_or_reason
-from .grouping import changes
-from .prediction import Predictor, calibrated, predictor
-from .replays import (
+from .compare.compare import Check, Comparison, compare
+from .compare.differences import Difference
+from .compare.grouping import changes
+from .observe.behaviour import CLOCK, Behaviour, Observing, observe, variants_of
+from .observe.engine import engine_or_reason
+from .observe.replays import (
     Replaying,
     ReplayNumbers,
     compare_replays,
@@ -34,15 +33,8 @@ from .replays import (
     replay_check,
     transcripts_in,
 )
-from .report import (
-    SCHEMA,
-    BudgetResult,
-    GateReport,
-    Side,
-    fails,
-    outcome,
-    severities,
-)
+from .prediction import Predictor, calibrated, predictor
+from .report import SCHEMA, BudgetResult, GateReport, Side, fails, outcome, severities
 from .settings import GateSettings
 from .sources import MissingAtRevision, annotated_path, in_the_model_of, is_bare, load_side
 
@@ -239,9 +231,9 @@ def _replays(settings: GateSettings) -> bool:
 
 def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Comparison) -> _Replayed:
     """Replay the transcripts with both templates."""
-    from ..policies import parse_policy
-    from ..tokenizer_files import load_bundled_tokenizer, load_tokenizer_named
-    from ..transcripts import open_transcript
+    from ..policies.registry import parse_policy
+    from ..tokenization.files import load_bundled_tokenizer, load_tokenizer_named
+    from ..transcripts.reader import open_transcript
 
     settings = gate.settings
     policies = [parse_policy(name) for name in dict.fromkeys(settings.policies or DEFAULT_POLICIES)]

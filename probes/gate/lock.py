@@ -19,20 +19,20 @@ from typing import Any, get_args
 
 from ... import __version__
 from ..errors import InputError
-from ..mid_system import PlacementReport
-from ..placements import FURTHER, PLAIN
-from ..template import ChatTemplate
-from ..thinking_servers import model_type
-from ..verdicts import Verdict
-from .behaviour import CLOCK, RAW, Behaviour, Observing, Variant, View, observe, variants_of
-from .compare import compare
-from .compare_placements import placement_id, variant_id, verdict
+from ..placements.mid_system import PlacementReport
+from ..placements.placements import FURTHER, PLAIN
+from ..placements.verdicts import Verdict
+from ..templates.template import ChatTemplate
+from ..thinking.servers import model_type
+from .compare.compare import compare
+from .compare.compare_placements import placement_id, variant_id, verdict
 from .gate import Gate, base_side, judge
-from .prompts import Prompt
+from .observe.behaviour import CLOCK, RAW, Behaviour, Observing, Variant, View, observe, variants_of
+from .observe.prompts import Prompt
+from .observe.shapes import VERSION
 from .report import Change, GateReport
 from .rules import FOLLOWED
 from .settings import GateSettings
-from .shapes import VERSION
 from .sources import load_side
 
 SCHEMA = "tplaudit.lock/1"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..calibration import CalibratedModel, Calibration, find_calibration, given_calibration, identified
-from ..prefilling import Prefilling
+from ..cost.calibration import CalibratedModel, Calibration, find_calibration, given_calibration, identified
+from ..cost.prefill_timer import Prefilling
 
 #: New tokens and those reused before them, of one prefill.
 Prefill = tuple[int, int]

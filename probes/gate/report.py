@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..findings import SEVERITIES, Severity
-from .compare import Check
-from .differences import KINDS, Kind
+from .compare.compare import Check
+from .compare.differences import KINDS, Kind
 
 SCHEMA = "tplaudit.gate/1"
 Against = Literal["template", "signature"]

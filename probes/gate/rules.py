@@ -6,7 +6,7 @@ System turns keep the ids of the probe's findings (docs/findings.md), of the wor
 from __future__ import annotations
 
 from ..findings import RULES, Rule
-from ..verdicts import Verdict
+from ..placements.verdicts import Verdict
 
 _ROWS = (
     Rule(

@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ..bundled import bundled_model
 from ..errors import InputError
-from ..template import ChatTemplate
-from ..template_files import BARE_TOKENS, load_template
+from ..models.bundled import bundled_model
+from ..models.template_files import BARE_TOKENS, load_template
+from ..templates.template import ChatTemplate
 
 _PREFIX = "git:"
 #: What a model's directory is read for.

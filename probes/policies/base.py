@@ -10,8 +10,8 @@ from ..conversation import Message, Request
 from ..errors import RenderError, RenderLimit
 
 if TYPE_CHECKING:  # the template brings Jinja, which listing the policies does without
-    from ..rendering import Profile
-    from ..template import ChatTemplate
+    from ..templates.rendering import Profile
+    from ..templates.template import ChatTemplate
 
 Evidence = Literal["run", "read", "reported"]
 ActionKind = Literal[

@@ -16,10 +16,10 @@ from typing import Any
 
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError
-from tplaudit.probes.llamacpp_engine import EngineComparison, LlamaCppEngine
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.policies.llama_cpp import capabilities
-from tplaudit.probes.template import ChatTemplate
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.servers.llama_cpp import capabilities
+from tplaudit.probes.templates.llamacpp import EngineComparison, LlamaCppEngine
+from tplaudit.probes.templates.template import ChatTemplate
 
 CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {"k": "v"}}}
 PARAMETERS = {"type": "object", "properties": {"k": {"type": "string"}}}

@@ -37,11 +37,11 @@ def run(name: str, requests: int = long_session.REQUESTS) -> dict[str, Any]:
     """
     from tplaudit.fixtures import template
     from tplaudit.probes.caches.base import Match
-    from tplaudit.probes.models import load_model
-    from tplaudit.probes.policies import parse_policy
-    from tplaudit.probes.replay import Replay
-    from tplaudit.probes.server_caches import server_cache
-    from tplaudit.probes.transcripts import open_transcript
+    from tplaudit.probes.caches.server_cache import server_cache
+    from tplaudit.probes.models.model import load_model
+    from tplaudit.probes.policies.registry import parse_policy
+    from tplaudit.probes.replay.replay import Replay
+    from tplaudit.probes.transcripts.reader import open_transcript
 
     model, policy = load_model(name, template=str(template("in-place"))), parse_policy("as-is")
     engine = model.load_engine()

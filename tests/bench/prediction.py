@@ -29,9 +29,9 @@ def run(model: str | None = None) -> dict[str, Any]:
         Medians over the turns of both policies: `error`, of the prediction against the mean of two
         measurements, and `spread`, of one measurement against the other; and measured seconds.
     """
-    from tplaudit.probes.calibrating import calibrate, new_calibration
-    from tplaudit.probes.models import load_model
-    from tplaudit.probes.prefilling import Prefilling
+    from tplaudit.probes.cost.measure import calibrate, new_calibration
+    from tplaudit.probes.cost.prefill_timer import Prefilling
+    from tplaudit.probes.models.model import load_model
 
     loaded = load_model(model)
     engine = loaded.load_engine()
@@ -65,9 +65,9 @@ def run(model: str | None = None) -> dict[str, Any]:
 def replay(loaded: Any, prefilling: Any, engine: Any) -> tuple[list[float], float]:
     """Replay the bundled coding session; return the seconds of each turn, and of the whole."""
     from tplaudit.fixtures import transcript
-    from tplaudit.probes.policies import parse_policy
-    from tplaudit.probes.replay import Replay
-    from tplaudit.probes.transcripts import open_transcript
+    from tplaudit.probes.policies.registry import parse_policy
+    from tplaudit.probes.replay.replay import Replay
+    from tplaudit.probes.transcripts.reader import open_transcript
 
     session = Replay(
         open_transcript(transcript("claude-code")),

@@ -30,7 +30,7 @@ def run(tokens: int = 8192, block_size: int = 256) -> dict[str, Any]:
     """
     import numpy as np
     from tplaudit.probes.caches.paged import PagedCache
-    from tplaudit.probes.mlx_engine import MLXEngine
+    from tplaudit.probes.engine.mlx_engine import MLXEngine
 
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "config.json").write_text(json.dumps(CONFIG))

@@ -100,8 +100,8 @@ def run(directory: str) -> dict[str, Any]:
 
 def replay(session: Path, jinja: Path, directory: str, *, causes: bool) -> tuple[float, Any]:
     """Replay under both policies, and return the seconds and the report."""
-    from tplaudit.probes.jobs import Settings, replay_in_processes
-    from tplaudit.probes.models import load_model
+    from tplaudit.probes.models.model import load_model
+    from tplaudit.probes.replay.jobs import Settings, replay_in_processes
 
     settings = Settings(str(session), causes=causes)
     started = time.perf_counter()

@@ -57,8 +57,8 @@ def run(directory: str | None = None) -> dict[str, Any]:
         SystemExit: if no tokenizer is named.
     """
     import numpy as np
-    from tplaudit.probes.tokenizer_files import load_tokenizer_named
-    from tplaudit.probes.tokens import IncrementalEncoder
+    from tplaudit.probes.tokenization.files import load_tokenizer_named
+    from tplaudit.probes.tokenization.tokens import IncrementalEncoder
     from transformers import AutoTokenizer
 
     directory = directory or os.environ.get("TPLAUDIT_BENCH_TOKENIZER")

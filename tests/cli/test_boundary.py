@@ -170,7 +170,7 @@ def test_refused(arguments: list[object], says: str, tplaudit) -> None:
 
 def test_another_version_beside_all() -> None:
     from tplaudit.cli.options import policy_names
-    from tplaudit.probes.policies import names
+    from tplaudit.probes.policies.registry import names
 
     assert policy_names(["omlx:version=x", "all", "omlx"]) == [*names(), "omlx:version=x"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from tplaudit.cli.formats.policies_text import draw_one
-from tplaudit.probes.policies import POLICIES
-from tplaudit.probes.policy_pages import page, to_json
+from tplaudit.probes.policies.pages import page, to_json
+from tplaudit.probes.policies.registry import POLICIES
 
 FOLDER = Path(__file__).parents[2] / "docs" / "policies"
 

@@ -15,11 +15,11 @@ import pytest
 from rich.console import Console
 from tplaudit.cli.formats import diff_text, prompt_text, render_text
 from tplaudit.fixtures import template, transcript
-from tplaudit.probes.policies import names, parse_policy
-from tplaudit.probes.render_report import Plan, RenderReport, render_turns
-from tplaudit.probes.template_files import load_template
-from tplaudit.probes.text_spans import Span
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.attribution.render_report import Plan, RenderReport, render_turns
+from tplaudit.probes.attribution.text_spans import Span
+from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.policies.registry import names, parse_policy
+from tplaudit.probes.transcripts.reader import open_transcript
 
 ROOT = Path(__file__).parents[2]
 REMINDERS = ROOT / "docs" / "examples" / "reminders.jsonl"

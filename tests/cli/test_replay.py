@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tplaudit.fixtures import template, transcript
-from tplaudit.probes.report import from_json, to_json
+from tplaudit.probes.replay.replay_report import from_json, to_json
 
 CLAUDE = transcript("claude-code")
 IN_PLACE = template("in-place")

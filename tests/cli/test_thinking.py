@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tplaudit.probes.thinking_audit import ThinkingAudit, from_json, to_json
+from tplaudit.probes.thinking.audit import ThinkingAudit, from_json, to_json
 
 CASES = Path(__file__).parent.parent / "cases"
 COMMENT_ONLY = CASES / "14-comment-only-preserve-thinking" / "template.jinja"

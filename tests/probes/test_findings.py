@@ -10,9 +10,10 @@ from tplaudit.fixtures import template
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.findings import RULES, SEVERITIES, Finding, documentation, finding, in_order, reaches
 from tplaudit.probes.ignore_file import Ignore, apply_ignores, read_ignore_file
-from tplaudit.probes.placement_findings import placement_findings, server_findings
-from tplaudit.probes.placements import PLAIN
-from tplaudit.probes.probe_report import (
+from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.placements.findings import placement_findings, server_findings
+from tplaudit.probes.placements.placements import PLAIN
+from tplaudit.probes.placements.report import (
     ProbeReport,
     from_json,
     probe,
@@ -20,8 +21,7 @@ from tplaudit.probes.probe_report import (
     show_placement,
     to_json,
 )
-from tplaudit.probes.template import ChatTemplate
-from tplaudit.probes.template_files import load_template
+from tplaudit.probes.templates.template import ChatTemplate
 
 DOCS = Path(__file__).parents[2] / "docs" / "findings.md"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tplaudit.probes import mlx_model
-from tplaudit.probes.caches.sliding_window import drops_too_much
-from tplaudit.probes.mlx_engine import MLXEngine
-from tplaudit.probes.mlx_model import LoadedModel
+from tplaudit.probes.engine import mlx_model
+from tplaudit.probes.engine.mlx_engine import MLXEngine
+from tplaudit.probes.engine.mlx_model import LoadedModel
+from tplaudit.probes.engine.sliding_window import drops_too_much
 
 VOCABULARY = 512
 WINDOW = 40

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tplaudit.probes.caches.base import Marks
-from tplaudit.probes.models import load_model
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.models.model import load_model
+from tplaudit.probes.transcripts.reader import open_transcript
 
 CASE = Path(__file__).parents[2] / "cases" / "28-cache-granularity"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tplaudit.probes.caches import hashes
 from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.paged import PagedCache
-from tplaudit.probes.caches.sizes import Sizes
-from tplaudit.probes.tokens import common_prefix_ids
+from tplaudit.probes.models.sizes import Sizes
+from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches import make_cache
 from tplaudit.probes.caches.base import Marks, Match, Span
 from tplaudit.probes.caches.hashes import block_hash
-from tplaudit.probes.caches.layers import Layers
-from tplaudit.probes.caches.omlx import block_size, paged
 from tplaudit.probes.caches.paged import PagedCache
-from tplaudit.probes.caches.sizes import Sizes
-from tplaudit.probes.caches.tails import MOST_TAILS, TailIndex, tail_position
-from tplaudit.probes.tokens import common_prefix_ids
+from tplaudit.probes.caches.partial_blocks import MOST_TAILS, TailIndex, tail_position
+from tplaudit.probes.caches.registry import make_cache
+from tplaudit.probes.caches.servers.omlx import block_size, paged
+from tplaudit.probes.models.layers import Layers
+from tplaudit.probes.models.sizes import Sizes
+from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
 HYBRID = Layers(recurrent=True)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.conversation import Message, Request, Transcript
-from tplaudit.probes.models import load_model
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.replay import Replay
-from tplaudit.probes.report import Divergence
-from tplaudit.probes.template import ChatTemplate
+from tplaudit.probes.models.model import load_model
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.replay.replay_report import Divergence
+from tplaudit.probes.templates.template import ChatTemplate
 
 SYSTEM = "x-anthropic-billing-header: cc_version=2.1; cch={};\nYou pilot ships in all weathers and at night."
 

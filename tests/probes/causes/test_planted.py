@@ -18,11 +18,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import Message, Request, Transcript
-from tplaudit.probes.models import ReplayModel, load_model
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.replay import Replay
-from tplaudit.probes.report import PolicyReport, TurnReport
-from tplaudit.probes.template import ChatTemplate
+from tplaudit.probes.models.model import ReplayModel, load_model
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.replay.replay_report import PolicyReport, TurnReport
+from tplaudit.probes.templates.template import ChatTemplate
 
 Messages = list[dict[str, Any]]
 

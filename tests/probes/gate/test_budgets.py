@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tplaudit import fixtures
-from tplaudit.probes.calibration import (
+from tplaudit.probes.cost.calibration import (
     CalibratedModel,
     Calibration,
     Point,
@@ -18,20 +18,14 @@ from tplaudit.probes.calibration import (
     write_calibration,
 )
 from tplaudit.probes.errors import InputError, UsageError
-from tplaudit.probes.gate.budgets import (
-    Budget,
-    evaluate,
-    read_budget_option,
-    read_budget_table,
-    read_limit,
-)
+from tplaudit.probes.gate.budgets import Budget, evaluate, read_budget_option, read_budget_table, read_limit
+from tplaudit.probes.gate.observe.replays import Replaying, ReplayNumbers, replay
 from tplaudit.probes.gate.prediction import Predictor, predictor
-from tplaudit.probes.gate.replays import Replaying, ReplayNumbers, replay
 from tplaudit.probes.machine import Machine
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.template_files import load_template
-from tplaudit.probes.tokenizer_files import load_bundled_tokenizer
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.tokenization.files import load_bundled_tokenizer
+from tplaudit.probes.transcripts.reader import open_transcript
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
 STRICT = PAIRS / "strict.jinja"

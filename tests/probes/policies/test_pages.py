@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tplaudit import fixtures
-from tplaudit.probes.policies import POLICIES, parse_policy
-from tplaudit.probes.template_files import load_template
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.policies.registry import POLICIES, parse_policy
+from tplaudit.probes.transcripts.reader import open_transcript
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted((ROOT / "docs" / "policies").glob("*.md"))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import SYSTEM_ROLES, Message, Request
-from tplaudit.probes.policies import parse_policy
 from tplaudit.probes.policies.base import Prepared
+from tplaudit.probes.policies.registry import parse_policy
 
 NAMES = ["as-is", "omlx:route=none", "omlx-strict:route=none", "omlx:route=none,tool_note=on"]
 NAMES += ["hoist", "hoist+merge", "note", "note+merge"]

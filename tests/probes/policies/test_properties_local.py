@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import SYSTEM_ROLES, TOP_LEVEL, Dialect, Message, Request
 from tplaudit.probes.errors import RenderError
-from tplaudit.probes.policies import parse_policy
 from tplaudit.probes.policies.base import Retry, render_prepared
+from tplaudit.probes.policies.registry import parse_policy
 
 SPECS = [
     *(f"rapid-mlx:route={route}" for route in ("none", "chat", "messages", "responses")),

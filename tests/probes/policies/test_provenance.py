@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.conversation import Message, Piece, Request
-from tplaudit.probes.policies import parse_policy
 from tplaudit.probes.policies.base import Rewrite
-from tplaudit.probes.policies.role_merge import merge_roles
-from tplaudit.probes.policies.system_turns import merge_runs, strict_hoist
-from tplaudit.probes.policies.texts import Text, join
-from tplaudit.probes.policies.user_notes import note_or_hoist, to_user_notes
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.rewrite.role_merge import merge_roles
+from tplaudit.probes.policies.rewrite.system_turns import merge_runs, strict_hoist
+from tplaudit.probes.policies.rewrite.texts import Text, join
+from tplaudit.probes.policies.rewrite.user_notes import note_or_hoist, to_user_notes
 
 
 def conversation(*turns: tuple[str, Any]) -> tuple[Message, ...]:

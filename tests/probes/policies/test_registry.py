@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from tplaudit.probes.caches.server_cache import server_cache
 from tplaudit.probes.errors import UsageError
-from tplaudit.probes.policies import POLICIES, PolicyKind, canonical, names, parse_policy
-from tplaudit.probes.server_caches import server_cache
+from tplaudit.probes.policies.registry import POLICIES, PolicyKind, canonical, names, parse_policy
 
 
 def test_the_policies() -> None:
@@ -87,6 +87,6 @@ def test_another_spelling_is_the_same_policy_under_the_name_given(spec: str, own
 
 def test_listing_policies_loads_nothing_heavy() -> None:
     heavy = "{'jinja2', 'transformers', 'tokenizers', 'mlx', 'numpy'}"
-    code = f"import sys, tplaudit.probes.policies; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, tplaudit.probes.policies.registry; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tplaudit.probes.policies import POLICIES
+from tplaudit.probes.policies.registry import POLICIES
 
 NAMES = """llama-cpp vllm sglang ollama
 rapid-mlx vllm-mlx mlx-vlm mtplx mlx-lm lm-studio""".split()

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.template import ChatTemplate
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.templates.template import ChatTemplate
 
 TURN = "<{{ m.role }}>{{ m.content }}"
 TEMPLATES = [

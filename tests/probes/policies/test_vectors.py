@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.policies.omlx import Omlx
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.servers.omlx import Omlx
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
 OMLX = [vector for vector in VECTORS if vector["policy"].startswith("omlx/")]

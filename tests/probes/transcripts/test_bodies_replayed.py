@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 from tplaudit import fixtures
-from tplaudit.probes.models import load_model
-from tplaudit.probes.policies import parse_policy
-from tplaudit.probes.replay import Replay
-from tplaudit.probes.report import PolicyReport
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.models.model import load_model
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.replay.replay_report import PolicyReport
+from tplaudit.probes.transcripts.reader import open_transcript
 
 NAMES = ("claude-code-messages", "codex-responses")
 POLICIES = ("as-is", "omlx", "rapid-mlx", "vllm", "mlx-lm", "sglang")

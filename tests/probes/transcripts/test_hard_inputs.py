@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tplaudit.probes.conversation import Request
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.transcripts.reader import open_transcript
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
 

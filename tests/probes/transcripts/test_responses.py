@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.transcripts.reader import open_transcript
 
 Write = Callable[..., Path]
 

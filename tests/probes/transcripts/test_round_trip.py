@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import Request
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.transcripts.reader import open_transcript
 
 _texts = st.text(st.characters(codec="utf-8"), max_size=12)
 _values = st.recursive(

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.transcripts.reader import open_transcript
 
 Write = Callable[..., Path]
 

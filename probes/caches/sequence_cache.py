@@ -1,0 +1,324 @@
+"""What caches without blocks have in common: they keep whole sequences and go on from one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..models.layers import Layers
+from ..models.sizes import Sizes, counted
+from .base import (
+    NO_MARKS,
+    Block,
+    CacheStatistics,
+    Marks,
+    Match,
+    Payload,
+    Span,
+    bytes_before,
+    cut,
+    last_position,
+)
+from .sequences import TokenSequence
+
+if TYPE_CHECKING:
+    from ..tokenization.tokens import Ids
+
+_PLAIN = Layers()
+End = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One stored sequence.
+
+    Attributes:
+        ids: its tokens.
+        blocks: the states, without gaps from the first token to the last.
+        kind: what the server calls it, where it tells kinds apart.
+    """
+
+    ids: TokenSequence
+    blocks: tuple[Block, ...]
+    kind: str = ""
+
+    @property
+    def length(self) -> int:
+        """Number of tokens."""
+        return self.ids.length
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Positions with a copied state, rising."""
+        return tuple(block.end for block in self.blocks if block.snapshot)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its states."""
+        return sum(block.nbytes for block in self.blocks)
+
+
+class EntryCache:
+    """Whole sequences, least recently used first, at token granularity.
+
+    By itself it takes over as much as any sequence gives. Servers' rules are subclasses, which say which
+    sequence is looked at (`_find`), which are stored (`_ends`), where states are copied (`_snapshots`) and
+    which give way. Their numbers are attributes, set to what the server does without further options.
+
+    Args:
+        layers: what the model's layers keep.
+        capacity_bytes: the most that they may occupy together; None for `usual_capacity`.
+        sizes: of the model's state, which spans without payload are counted by; needed with a capacity where
+            payloads are not given.
+    """
+
+    kind = "entries"
+    block_size = 1
+    #: Whether what sequences share is kept once; otherwise each is a copy.
+    shared = False
+    #: Whether a sequence that can be cut makes those superfluous that it begins with.
+    drops_prefixes = True
+    #: The most sequences, or None for no limit.
+    max_entries: int | None = None
+    #: The server's own limit in bytes, where tokens' sizes are known; None for none.
+    usual_capacity: int | None = None
+
+    def __init__(
+        self,
+        layers: Layers = _PLAIN,
+        *,
+        capacity_bytes: int | None = None,
+        sizes: Sizes | None = None,
+    ) -> None:
+        self.layers = layers
+        self.capacity_bytes = capacity_bytes
+        if capacity_bytes is None and sizes is not None:
+            self.capacity_bytes = self.usual_capacity
+        self.sizes = sizes
+        self._entries: list[Entry] = []
+        self._dropped: list[tuple[Entry, int]] = []
+        self._last: Entry | None = None
+        self._statistics = CacheStatistics()
+
+    @property
+    def statistics(self) -> CacheStatistics:
+        """The counts so far."""
+        return self._statistics
+
+    def reusable(self, shared: int, length: int) -> int:
+        """Return how much an unlimited cache takes over of `length` tokens, `shared` of them stored.
+
+        Where layers cannot be cut, the positions that count are those of the sequence stored last.
+        """
+        limit = max(0, min(shared, length - 1))
+        if self._last is None or self.layers.sliceable_at(self._last.length):
+            return limit
+        return last_position((*self._last.checkpoints, self._last.length), limit)
+
+    def match(self, ids: Ids) -> Match:
+        """Return what the server takes over of a prompt."""
+        prompt = TokenSequence.of(ids)
+        entry, reused = self._find(prompt)
+        was = self._statistics
+        self._statistics = replace(
+            was, lookups=was.lookups + 1, hits=was.hits + reused, misses=was.misses + len(ids) - reused
+        )
+        evicted = next(
+            (turn for dropped, turn in reversed(self._dropped) if self._resume(dropped, prompt) > reused),
+            None,
+        )
+        if entry is None:
+            return Match(0, (), evicted)
+        self._use(entry, prompt)
+        return Match(reused, cut(entry.blocks, reused), evicted)
+
+    @contextmanager
+    def hold(self, match: Match) -> Iterator[None]:
+        """Do nothing: a match is a copy that the cache no longer counts."""
+        yield
+
+    def spans(self, ids: Ids, match: Match, marks: Marks = NO_MARKS) -> tuple[Span, ...]:
+        """Return what lies between the positions at which states are stored or copied, behind a match."""
+        length, reused = len(ids), match.reused
+        ends = {end for end, _ in self._ends(length, reused, marks)}
+        copied = ends | set(self._snapshots(TokenSequence.of(ids), match, marks))
+        ends = {end for end in copied | {length} if reused < end <= length}
+        spans: list[Span] = []
+        for end in sorted(ends):
+            start = spans[-1].end if spans else reused
+            spans.append(Span(start, end, end in copied and not self.layers.sliceable))
+        return tuple(spans)
+
+    def store(
+        self,
+        ids: Ids,
+        payloads: Sequence[Payload] | None = None,
+        *,
+        match: Match | None = None,
+        marks: Marks = NO_MARKS,
+    ) -> None:
+        """Take in a sequence, and those of its beginnings that the server stores.
+
+        Args:
+            ids: the sequence, shape `(n,)`.
+            payloads: the states of `spans`, one each.
+            match: what was taken over; None for nothing.
+            marks: what the server knows of the sequence.
+
+        Raises:
+            ValueError: another number of payloads than of spans, or a capacity and no way to tell a size.
+        """
+        match = match or Match(0)
+        spans = self.spans(ids, match, marks)
+        if payloads is not None and len(payloads) != len(spans):
+            raise ValueError(f"{len(payloads)} payloads for {len(spans)} spans")
+        sequence = TokenSequence.of(ids)
+        closest = max(self._entries, key=lambda entry: entry.ids.common(sequence), default=None)
+        sequence = TokenSequence.of(ids, closest.ids if closest else None)
+        taken = cut(match.blocks, match.reused)
+        if not taken and match.reused:
+            raise ValueError(f"{match.reused} tokens were taken over, but no block holds them")
+        blocks = list(taken)
+        old = self._inherited(taken)
+        new = set(self._snapshots(sequence, match, marks))
+        states = counted(spans, self.sizes, self.capacity_bytes) if payloads is None else payloads
+        for span, state in zip(spans, states, strict=True):
+            nbytes = state.nbytes if state else 0
+            blocks.append(Block(b"", span.start, span.end, nbytes, state, span.snapshot))
+        for end, kind in self._ends(len(ids), match.reused, marks):
+            if end > 0:
+                # A state at the end of one sequence need not be a checkpoint of those that go on from there.
+                *inner, last = cut(blocks, end)
+                copied = {each.end for each in inner if each.snapshot}
+                kept = set(self._thinned([at for at in old if at in copied], sorted(new & copied)))
+                inner = [replace(each, snapshot=each.end in kept) for each in inner]
+                entry = Entry(sequence.prefix(end), (*inner, last), kind)
+                self._last = _without_payloads(entry)
+                self._insert(entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # The rules that servers replace
+
+    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+        """Return the sequence that is gone on from and how many tokens it gives; the latest among equals."""
+        best, most = None, 0
+        for entry in self._entries:
+            reused = self._resume(entry, prompt)
+            if reused and reused >= most:
+                best, most = entry, reused
+        return best, most
+
+    def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
+        """Return which beginnings of a sequence are stored, the shortest first, and as what kind."""
+        return ((length, ""),)
+
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+        """Return further positions at which states are copied where layers cannot be cut."""
+        return ()
+
+    def _inherited(self, blocks: tuple[Block, ...]) -> tuple[int, ...]:
+        """Return which of the copied states that were taken over stay checkpoints, by their positions."""
+        return tuple(block.end for block in blocks if block.snapshot)
+
+    def _thinned(self, old: list[int], new: list[int]) -> list[int]:
+        """Return the checkpoints inside a sequence that are kept, where the server limits them.
+
+        Args:
+            old: positions of those that were taken over, rising.
+            new: positions of those that this sequence brings, rising.
+        """
+        return [*old, *new]
+
+    def _use(self, entry: Entry, prompt: TokenSequence) -> None:
+        """Mark a sequence as used now, by a prompt that goes on from it or is equal to it."""
+        self._entries.remove(entry)
+        self._entries.append(entry)
+
+    def _victim(self) -> Entry:
+        """Return the sequence that gives way next."""
+        return self._entries[0]
+
+    def _insert(self, entry: Entry) -> None:
+        """Take a sequence in, and make room for it."""
+        superfluous = self.drops_prefixes and self._cuttable(entry)
+        for other in self._begun(entry):
+            if superfluous or other.length == entry.length:
+                self._remove(other)
+        self._make_room(entry)
+
+    # What they share
+
+    def _shared(self, prompt: TokenSequence) -> list[tuple[Entry, int]]:
+        """Return the sequences, each with the number of tokens that a prompt shares with it."""
+        return [(entry, entry.ids.common(prompt)) for entry in self._entries]
+
+    def _begun(self, entry: Entry) -> list[Entry]:
+        """Return the sequences that one begins with or is equal to."""
+        return [other for other in self._entries if other.ids.common(entry.ids) == other.length]
+
+    def _make_room(self, entry: Entry) -> None:
+        """Add a sequence after dropping what is in its way; refuse one that is larger than the cache."""
+        cost = self._cost(entry)
+        if self.capacity_bytes is not None and entry.nbytes > self.capacity_bytes:
+            self._dropped.append((_without_payloads(entry), self._statistics.lookups))
+            self._statistics = replace(self._statistics, refused_blocks=self._statistics.refused_blocks + 1)
+            return
+        while self._entries and not self._fits(cost):
+            self._evict(self._victim())
+            cost = self._cost(entry)
+        self._add(entry)
+
+    def _fits(self, cost: int) -> bool:
+        """Tell whether one more sequence, which costs so many bytes, is within the limits."""
+        full = self.max_entries is not None and len(self._entries) >= self.max_entries
+        return not full and (
+            self.capacity_bytes is None or self._statistics.bytes + cost <= self.capacity_bytes
+        )
+
+    def _add(self, entry: Entry) -> None:
+        was = self._statistics
+        self._statistics = replace(
+            was,
+            blocks=was.blocks + 1,
+            bytes=was.bytes + self._cost(entry),
+            stored_blocks=was.stored_blocks + 1,
+        )
+        self._entries.append(entry)
+
+    def _remove(self, entry: Entry) -> None:
+        """Take a sequence out because another stands for it."""
+        self._entries.remove(entry)
+        was = self._statistics
+        self._statistics = replace(was, blocks=was.blocks - 1, bytes=was.bytes - self._cost(entry))
+
+    def _evict(self, entry: Entry) -> None:
+        """Take a sequence out for want of room."""
+        self._remove(entry)
+        was = self._statistics
+        self._dropped.append((_without_payloads(entry), was.lookups))
+        self._statistics = replace(was, evicted_blocks=was.evicted_blocks + 1)
+
+    def _cost(self, entry: Entry) -> int:
+        """Return the bytes that a sequence takes besides those that are held."""
+        if not self.shared:
+            return entry.nbytes
+        known = max((other.ids.common(entry.ids) for other in self._entries), default=0)
+        return entry.nbytes - bytes_before(entry.blocks, known)
+
+    def _resume(self, entry: Entry, prompt: TokenSequence) -> int:
+        """Return from where a prompt can go on from a sequence; its last token has to run."""
+        limit = min(entry.ids.common(prompt), prompt.length - 1)
+        return limit if self._cuttable(entry) else last_position((*entry.checkpoints, entry.length), limit)
+
+    def _cuttable(self, entry: Entry) -> bool:
+        """Tell whether a sequence's states can be cut back to any token."""
+        return self.layers.sliceable_at(entry.length)
+
+
+def _without_payloads(entry: Entry) -> Entry:
+    """Return what is remembered of a sequence whose states may be gone."""
+    return replace(entry, blocks=tuple(replace(block, payload=None) for block in entry.blocks))

@@ -1,0 +1,1 @@
+"""The caches of single servers."""

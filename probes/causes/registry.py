@@ -1,0 +1,63 @@
+"""Why two prompts part: hypotheses in a fixed order, each proved by a counterfactual render.
+
+See docs/causes.md. A policy's doing comes first, then the client's, then the template's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import client, policy, template
+from .base import Cause, Offer, Pair, Side, Trial, render_side
+
+__all__ = ["DEEPEST", "Cause", "Link", "Offer", "Pair", "Side", "Trial", "chain", "explain", "render_side"]
+
+RULES = (*policy.RULES, *client.RULES, *template.RULES)
+#: Most causes of one divergence that are looked for, one behind the other.
+DEEPEST = 5
+
+UNKNOWN = Cause("other", False, "none of the known causes was proved")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One cause of a chain: where the prompts part while the causes before it are undone."""
+
+    pair: Pair
+    cause: Cause
+
+
+def explain(pair: Pair) -> Cause:
+    """Find why a pair parts where it does.
+
+    The first hypothesis that a counterfactual confirms; else the first that could not be tried, as likely.
+    """
+    likely: Cause | None = None
+    for rule in RULES:
+        for cause in rule(pair):
+            if cause.confirmed:
+                return cause
+            likely = likely or cause
+    return likely or UNKNOWN
+
+
+def chain(pair: Pair, first: Cause) -> Iterator[Link]:
+    """Yield the causes of a divergence: the first, and what parts the prompts once it is undone.
+
+    It ends where the rest is unavoidable, where nothing is proved, and after DEEPEST causes.
+    """
+    cause = first
+    for _ in range(DEEPEST):
+        yield Link(pair, cause)
+        trial = cause.trial
+        if trial is None or trial.whole:
+            return
+        pair = _following(pair, trial)
+        cause = explain(pair)
+
+
+def _following(pair: Pair, trial: Trial) -> Pair:
+    """Return what a trial left as the next pair."""
+    owner, was = (pair.owner_of(side, trial.chars) for side in (trial.later, trial.earlier))
+    return Pair(trial.earlier, trial.later, trial.policy, pair.template, trial.chars, owner, was)

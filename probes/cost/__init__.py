@@ -1,0 +1,1 @@
+"""What a prefill takes: measured, fitted, and predicted from that."""

@@ -1,0 +1,1 @@
+"""What differs between two versions of a template, and which differences are one."""

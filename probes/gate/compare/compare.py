@@ -1,0 +1,142 @@
+"""Comparing what two versions of a model's templates do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..observe.behaviour import LLAMACPP, Behaviour, View, alone
+from ..observe.prompts import Prompt
+from ..observe.shapes import SHAPES
+from .compare_placements import compare_placements
+from .compare_prompts import compare_prompt
+from .compare_thinking import compare_findings, compare_thinking
+from .differences import Difference
+from .edits import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was compared, for outputs that list what passed as well.
+
+    Attributes:
+        name: the subject.
+        compared: how many renders or verdicts of both sides were compared.
+    """
+
+    name: str
+    compared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All differences between two behaviours, and what was compared."""
+
+    differences: tuple[Difference, ...]
+    checks: tuple[Check, ...]
+    text_changed: bool
+
+
+def compare(base: Behaviour, head: Behaviour) -> Comparison:
+    """Compare two behaviours."""
+    differences: list[Difference] = []
+    checks: list[Check] = []
+    for name in dict.fromkeys(("", *sorted({*base.digests, *head.digests}))):
+        old, new = base.views.get(name), head.views.get(name)
+        if old is not None and new is not None:
+            if not name or base.digests[name] != head.digests[name]:
+                prefix = f"{name}:" if name else ""
+                differences += (_named(prefix, each) for each in _compare_views(old, new, head, name))
+                checks += (Check(f"{prefix}{check.name}", check.compared) for check in _checks(old, new))
+        elif name:
+            differences += _missing(name, base, head)
+    return Comparison(
+        tuple(differences), tuple(check for check in checks if check.compared), base.digests != head.digests
+    )
+
+
+def _named(prefix: str, difference: Difference) -> Difference:
+    return replace(difference, subject=f"{prefix}{difference.subject}") if prefix else difference
+
+
+def _missing(name: str, base: Behaviour, head: Behaviour) -> Iterator[Difference]:
+    """Yield what it means that only one side has a named template."""
+    if name == "default" and 1 in (len(base.digests), len(head.digests)):
+        return  # the other side's only template, which `""` compares
+    if name not in head.digests:
+        yield Difference("regressed", "named-template", f"templates/{name}", "present", "missing")
+    elif name not in base.digests:
+        yield Difference("changed", "named-template", f"templates/{name}", "missing", "present")
+
+
+def _compare_views(base: View, head: View, live: Behaviour, name: str) -> Iterator[Difference]:
+    moved = list(compare_placements(base.placements, head.placements))
+    yield from moved
+    yield from compare_thinking(base.thinking, head.thinking)
+    yield from compare_findings(base.findings, head.findings)
+    template = live.template
+    if template is not None and name:
+        template = alone(template, name)
+
+    def locate(prompt: Prompt, offset: int) -> int | None:
+        if template is None or prompt.request is None or prompt.text is None:
+            return None
+        try:
+            return template.chunk_at(prompt.request, offset).line
+        except IndexError:
+            return None
+
+    told = frozenset(each.subject.partition(",")[0].partition("@")[0] for each in moved)
+    rules: dict[tuple[str, Pair], str] = {}
+    for subject, before, after in _pairs(base, head):
+        here = _nowhere if subject.endswith(f"@{LLAMACPP}") else locate
+        for old, new in zip(before, after, strict=True):
+            for difference in compare_prompt(subject, old, new, told, here):
+                yield _as_told(difference, rules)
+    for shape in SHAPES:
+        was, now = base.engines.get(shape.name), head.engines.get(shape.name)
+        if None not in (was, now) and was != now:
+            subject = f"{shape.name}@{LLAMACPP}"
+            if now:
+                yield Difference("fixed", "engines-differ", subject, "differ", "agree")
+            else:
+                yield Difference("regressed", "engines-differ", subject, "agree", "differ")
+
+
+def _as_told(difference: Difference, rules: dict[tuple[str, Pair], str]) -> Difference:
+    """Give the edits of a conversation with a switch the rule that they have without one.
+
+    Only with its body can a prompt tell that nothing but its generation prompt changed.
+    """
+    if difference.edit is None:
+        return difference
+    keys = [(difference.check, pair) for pair in difference.edit.pairs]
+    known = {rules.setdefault(key, difference.rule) for key in keys}
+    return replace(difference, rule=known.pop()) if len(known) == 1 else difference
+
+
+def _nowhere(prompt: Prompt, offset: int) -> None:
+    return None
+
+
+def _pairs(base: View, head: View) -> Iterator[tuple[str, tuple[Prompt, ...], tuple[Prompt, ...]]]:
+    """Yield the conversations of both sides; one that was not rendered with a switch, without it."""
+    for subject in dict.fromkeys((*base.prompts, *head.prompts)):
+        plain = subject.partition("@")[0]
+        if subject.endswith(f"@{LLAMACPP}") and not (subject in base.prompts and subject in head.prompts):
+            continue  # the engine was not there for one of them
+        before = base.prompts.get(subject, base.prompts.get(plain))
+        after = head.prompts.get(subject, head.prompts.get(plain))
+        if before and after:
+            turns = min(len(before), len(after))  # with a switch only the last request is rendered
+            yield subject, before[-turns:], after[-turns:]
+
+
+def _checks(base: View, head: View) -> Iterator[Check]:
+    yield Check("placements", sum(row.verdict != "not-evaluated" for row in head.placements))
+    yield Check("thinking", sum(verdict != "not-evaluated" for verdict in head.thinking.values()))
+    counts = {shape.name: 0 for shape in SHAPES}
+    for subject, before, after in _pairs(base, head):
+        name = subject.partition("@")[0]
+        counts[name] += sum(old.rendered or new.rendered for old, new in zip(before, after, strict=True))
+    yield from (Check(name, count) for name, count in counts.items())

@@ -1,0 +1,72 @@
+"""One difference between two behaviours, and how verdicts of a rank are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ...placements.mid_system import PlacementReport
+from .edits import Edit
+
+Kind = Literal["fixed", "regressed", "changed", "cosmetic"]
+
+#: From worst to least.
+KINDS: tuple[Kind, ...] = ("regressed", "changed", "fixed", "cosmetic")
+#: A verdict that has no rank: nothing could be tested.
+UNKNOWN = "not-evaluated"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference, before equal ones are put together.
+
+    Attributes:
+        kind: what it means.
+        rule: id of the rule that it is about.
+        subject: what differs: a placement, a conversation, a verdict; with `VIEW:` in front of it for a named
+            template, and `@WHAT` behind it for a switch, a profile or an engine.
+        base: what it was, in a word; None where there was nothing.
+        head: what it is.
+        line: line of the head's template that is responsible, where known.
+        detail: what else there is to say, such as the text of an error.
+        edit: how the prompt changed.
+        place: the placement of the base that it is about.
+    """
+
+    kind: Kind
+    rule: str
+    subject: str
+    base: str | None
+    head: str | None
+    line: int | None = None
+    detail: str | None = None
+    edit: Edit | None = None
+    place: PlacementReport | None = None
+
+    @property
+    def check(self) -> str:
+        """The subject without what stands behind `@`."""
+        return self.subject.partition("@")[0]
+
+
+def compare_ranks(base: str, head: str, ranks: Mapping[str, int]) -> Kind | None:
+    """Say what it means that a verdict became another one; None where that means nothing.
+
+    A verdict without a rank is never fine: becoming one is a regression. What could not be tested before is
+    fixed where it is good now, and changed where it is bad: nobody knows whether it was better.
+
+    Args:
+        base: the verdict before.
+        head: the verdict now.
+        ranks: the ranks of verdicts, the best first from 0.
+    """
+    if base == head:
+        return None
+    if head not in ranks:
+        return "regressed" if base in ranks else None
+    if base not in ranks:
+        return "fixed" if ranks[head] <= 1 else "changed"
+    if ranks[head] == ranks[base]:
+        return "changed"
+    return "fixed" if ranks[head] < ranks[base] else "regressed"

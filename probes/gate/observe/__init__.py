@@ -1,0 +1,1 @@
+"""What one version of a template does: system turns, reasoning, prompts, replays."""

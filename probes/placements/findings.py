@@ -1,0 +1,209 @@
+"""The findings that follow from the placement matrix and from what servers make of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from ..findings import Finding, Severity, finding
+from .mid_system import PlacementReport
+from .placements import destination, in_words, listed
+from .server_detection import ServerReport
+from .verdicts import Verdict, worse
+
+_RULES: dict[Verdict, tuple[str, str]] = {
+    "raises": ("system-raises", "a later system turn raises"),
+    "dropped": ("system-dropped", "a later system turn is left out"),
+    "moved": ("system-moved", "a later system turn is written {where}, not where it stands,"),
+    "duplicated": ("system-duplicated", "a later system turn is written more than once"),
+    "unstable": (
+        "system-unstable",
+        "a later system turn is written in place, but the prompt before it changes",
+    ),
+    "not-evaluated": ("system-not-evaluated", "no verdict"),
+}
+T = TypeVar("T")
+
+#: What a verdict does to the turn, for sentences.
+_DOES: dict[Verdict, str] = {
+    "in-place": "writes it in place",
+    "unstable": "writes it in place and changes the prompt before it",
+    "moved": "writes it {where}",
+    "duplicated": "writes it more than once",
+    "dropped": "leaves it out",
+    "raises": "raises an error",
+    "not-evaluated": "could not be asked",
+}
+
+
+def placement_findings(placements: Sequence[PlacementReport]) -> Iterator[Finding]:
+    """Yield the findings about a placement matrix."""
+    usual = [row for row in placements if not row.kwargs and row.profile == "transformers"]
+    system = [row for row in usual if row.role == "system"]
+    yield from _by_verdict(_telling(system), "")
+    yield from _tool_boundary(system)
+    yield from _developer(usual)
+    for suffix, rows in _variants(placements).items():
+        plain = {_key(row): row for row in usual}
+        worsened = [
+            row for row in rows if row.role == "system" and worse(row.verdict, plain[_key(row)].verdict)
+        ]
+        yield from _by_verdict(worsened, suffix)
+
+
+def server_findings(
+    servers: Sequence[ServerReport], placements: Sequence[PlacementReport]
+) -> Iterator[Finding]:
+    """Yield the findings about what servers conclude."""
+    rows = [row for row in placements if row.role == "system" and row.shape == "plain" and not row.kwargs]
+    for server in servers:
+        if server.false_positives:
+            spoilt = [
+                row for row in rows if row.pair in server.false_positives and worse(row.verdict, "unstable")
+            ]
+            worst = max(spoilt, key=_badness)
+            message = (
+                f"{server.policy} takes the template to write a system turn in place, "
+                f"yet {_pairs(server.false_positives)} the template {_does(worst)}"
+            )
+            severity: Severity = "error" if worst.verdict in ("raises", "dropped") else "warning"
+            yield finding(
+                "probe-false-positive", message, severity=severity, line=worst.line, placements=len(spoilt)
+            )
+        if server.false_negatives and not server.rejected_ids:
+            message = (
+                f"{server.policy} rewrites system turns {_pairs(server.false_negatives)}, although the "
+                f"template writes them in place ({server.why})"
+            )
+            yield finding("probe-false-negative", message, placements=len(server.false_negatives))
+    rejecting = [server for server in servers if server.rejected_ids]
+    if rejecting:
+        names = listed([server.policy for server in rejecting])
+        message = (
+            f"the probe of {names} fails because of its own call id "
+            f"{rejecting[0].rejected_ids[0]}; with nine letters and digits it passes"
+        )
+        yield finding("call-id-rejected", message)
+
+
+def _telling(system: Sequence[PlacementReport]) -> list[PlacementReport]:
+    """Leave out what could not be evaluated only because an earlier system turn of the same kind raises."""
+    raising = {(row.preceding, row.placement) for row in system if row.verdict == "raises"}
+    return [
+        row
+        for row in system
+        if row.verdict != "not-evaluated"
+        or row.shape == "plain"
+        or (row.preceding, row.placement) not in raising
+    ]
+
+
+def _by_verdict(rows: Sequence[PlacementReport], suffix: str) -> Iterator[Finding]:
+    for verdict, (rule, what) in _RULES.items():
+        found = [row for row in rows if row.verdict == verdict]
+        if not found:
+            continue
+        where = destination(row.moved_to for row in found)
+        message = f"{what.format(where=where)} {where_text(found)}{suffix}"
+        error = _most_common(row.error for row in found)
+        if error:
+            message += f": {error}"
+        harmless = verdict == "unstable" and all(row.successor_moves for row in found)
+        if harmless:
+            message += "; the turn after it changes that even without it"
+        yield finding(
+            rule,
+            message,
+            severity="note" if harmless else None,
+            line=_most_common(row.line for row in found),
+            placements=len(found),
+        )
+
+
+def _tool_boundary(system: Sequence[PlacementReport]) -> Iterator[Finding]:
+    """Compare each placement after a tool result with the same one after a user turn."""
+    plain = [row for row in system if row.shape == "plain" and row.tools]
+    users = {(row.placement, row.leading): row for row in plain if row.preceding == "user"}
+    tools = [row for row in plain if row.preceding == "tool"]
+    spoilt = [row for row in tools if worse(row.verdict, users[row.placement, row.leading].verdict)]
+    if spoilt and all(row.verdict == "in-place" for row in users.values()):
+        worst = max(spoilt, key=_badness)
+        message = (
+            "after a user turn the template writes a system turn in place, "
+            f"after a tool result it {_does(worst)}"
+        )
+        yield finding("tool-boundary-only", message, line=worst.line, placements=len(spoilt))
+
+
+def _developer(usual: Sequence[PlacementReport]) -> Iterator[Finding]:
+    """Compare each placement of a developer turn with the same one of a system turn."""
+    system = {_place(row): row for row in usual if row.role == "system"}
+    spoilt = [
+        row for row in usual if row.role == "developer" and worse(row.verdict, system[_place(row)].verdict)
+    ]
+    if spoilt:
+        worst = max(spoilt, key=_badness)
+        message = f"a later developer turn: the template {_does(worst)}, where a system turn fares better"
+        if worst.error:
+            message += f": {worst.error}"
+        yield finding("developer-role", message, line=worst.line, placements=len(spoilt))
+
+
+def _variants(placements: Sequence[PlacementReport]) -> dict[str, list[PlacementReport]]:
+    """Group the rows that differ from the plain matrix by what makes them differ."""
+    groups: dict[str, list[PlacementReport]] = {}
+    for row in placements:
+        if row.kwargs or row.profile != "transformers":
+            setting = ", ".join(f"{name}={_json(value)}" for name, value in row.kwargs.items())
+            suffix = f" with {setting}" if setting else " where messages are passed on as given"
+            groups.setdefault(suffix, []).append(row)
+    return groups
+
+
+def _does(row: PlacementReport) -> str:
+    return _DOES[row.verdict].format(where=destination([row.moved_to]))
+
+
+def _json(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _place(row: PlacementReport) -> tuple[object, ...]:
+    return (row.preceding, row.placement, row.leading, row.tools, row.shape)
+
+
+def _key(row: PlacementReport) -> tuple[object, ...]:
+    return (*_place(row), row.role)
+
+
+def _badness(row: PlacementReport) -> tuple[bool, bool]:
+    """Order verdicts so that the worst is the largest, raising behind dropping."""
+    return (worse(row.verdict, "duplicated"), worse(row.verdict, "raises"))
+
+
+def where_text(rows: Sequence[PlacementReport]) -> str:
+    """Say in words where some placements are, and what else they have in common."""
+    conditions = _conditions(rows)
+    return in_words((row.preceding, row.placement) for row in rows) + (f" {conditions}" if conditions else "")
+
+
+def _conditions(rows: Sequence[PlacementReport]) -> str:
+    """Say what all of some placements have in common, beside where they are."""
+    checks: tuple[tuple[str, Callable[[PlacementReport], bool]], ...] = (
+        ("with a leading system message", lambda row: row.leading),
+        ("without a leading system message", lambda row: not row.leading),
+        ("with tools", lambda row: row.tools and any(each.preceding != "tool" for each in rows)),
+        ("without tools", lambda row: not row.tools),
+    )
+    return ", ".join(text for text, holds in checks if all(map(holds, rows)))
+
+
+def _pairs(pairs: Iterable[str]) -> str:
+    places = (pair.partition("/") for pair in pairs)
+    return in_words((preceding, placement) for preceding, _, placement in places)
+
+
+def _most_common(values: Iterable[T | None]) -> T | None:
+    counted = Counter(value for value in values if value is not None)
+    return counted.most_common(1)[0][0] if counted else None

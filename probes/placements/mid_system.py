@@ -1,0 +1,248 @@
+"""The capability probe: what a template does with system turns that are not first, at every placement.
+
+How a verdict is reached: docs/probe.md. Everything is rendered, nothing is guessed from the
+source; prompts that several placements share are rendered once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ..conversation import Message, Request
+from ..errors import RenderError
+from ..templates.rendering import Profile
+from ..templates.skipped_branch import untaken_line
+from ..templates.switches import toggles
+from ..templates.template import ChatTemplate
+from .placements import (
+    FURTHER,
+    MESSAGES,
+    PLAIN,
+    REPRESENTATIVE,
+    TEXTS,
+    TOOLS,
+    Case,
+    Conversation,
+    Follows,
+    MovedTo,
+    Preceding,
+    Shape,
+    SystemRole,
+)
+from .verdicts import Verdict, judge, occurrences
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementReport:
+    """What a template does with a run of system turns at one place. The names are the JSON names.
+
+    Attributes:
+        preceding: role of the message before the run.
+        placement: what follows the run.
+        leading: whether the conversation begins with a system message.
+        role: role of the run's messages.
+        tools: whether the request has tools.
+        shape: `plain`, or what else is special about the conversation.
+        kwargs: chat-template kwargs beyond those of the whole report.
+        verdict: what became of the run.
+        successor_moves: whether the message after the run alone, without it, changes the earlier prompt;
+            asked only where the verdict is not `in-place`, None where nothing follows.
+        error: what the template raised, or why there is no verdict.
+        line: template line that raised or wrote it, or the `if` that was not taken; None where unknown.
+        profile: what the template got besides the messages.
+        moved_to: where a moved run is written; None for other verdicts.
+    """
+
+    preceding: Preceding
+    placement: Follows
+    leading: bool
+    role: SystemRole
+    tools: bool
+    shape: Shape
+    kwargs: Mapping[str, Any]
+    verdict: Verdict
+    successor_moves: bool | None = None
+    error: str | None = None
+    line: int | None = None
+    profile: Profile = "transformers"
+    moved_to: MovedTo | None = None
+
+    @property
+    def pair(self) -> str:
+        """Role before and what follows, such as `tool/tail`."""
+        return f"{self.preceding}/{self.placement}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The prompts of one template, each rendered once.
+
+    Attributes:
+        template: what renders them.
+        kwargs: chat-template kwargs of all of them.
+        now: the clock.
+        profile: what the template gets besides the messages.
+    """
+
+    template: ChatTemplate
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    now: datetime | None = None
+    profile: Profile = "transformers"
+    _known: dict[tuple[Conversation, bool, bool], tuple[str | RenderError, int | None]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def request(self, conversation: Conversation, tools: bool) -> Request:
+        """Return a conversation as a client would send it."""
+        messages = tuple(Message(MESSAGES[name], index) for index, name in enumerate(conversation))
+        return Request(messages, TOOLS if tools else None, self.kwargs, self.now)
+
+    def prompt(self, conversation: Conversation, tools: bool, *, prompted: bool = False) -> str | RenderError:
+        """Return a prompt, with a generation prompt where `prompted`, or what the template raised."""
+        return self._rendered(conversation, tools, prompted, None)[0]
+
+    def with_run(self, case: Case) -> tuple[str | RenderError, int | None]:
+        """Return the prompt with the run, or what the template raised, and the line that did so."""
+        return self._rendered(case.conversation, case.tools, case.prompted, TEXTS[case.run[0]])
+
+    def _rendered(
+        self, conversation: Conversation, tools: bool, prompted: bool, text: str | None
+    ) -> tuple[str | RenderError, int | None]:
+        key = (conversation, tools and self.template.sees_tools, prompted)
+        if key not in self._known:
+            request = self.request(conversation, tools)
+            try:
+                self._known[key] = self.template.render_and_locate(
+                    request, text, add_generation_prompt=prompted, profile=self.profile
+                )
+            except RenderError as error:
+                self._known[key] = (error, error.line)
+        return self._known[key]
+
+    def line_at(
+        self, conversation: Conversation, tools: bool, offset: int, *, prompted: bool = False
+    ) -> int | None:
+        """Return the template line that wrote a character of a prompt."""
+        chunk = self.template.chunk_at(
+            self.request(conversation, tools), offset, add_generation_prompt=prompted, profile=self.profile
+        )
+        return chunk.line
+
+
+#: Placements whose prompts show whether a switch matters: the first of them that the template renders.
+_REPRESENTATIVES = (
+    REPRESENTATIVE,
+    Case("user", "tail", True, "system", False),
+    Case("user", "tail", False, "system", False),
+)
+
+
+def examine_placements(
+    template: ChatTemplate, *, kwargs: Mapping[str, Any] | None = None, now: datetime | None = None
+) -> tuple[PlacementReport, ...]:
+    """Say what a template does with system turns at every placement.
+
+    The plain matrix comes first, then further shapes; then what changes in the plain matrix where messages
+    are passed on as given (profile `raw`), and with each switch of the template.
+
+    Raises:
+        RenderError: the template is not valid Jinja.
+    """
+    for source in template.sources.values():
+        source.tree  # noqa: B018 - raises where it is not valid Jinja
+    prompts = Prompts(template, kwargs or {}, now)
+    reports = [examine(prompts, case) for case in PLAIN + FURTHER]
+    usual = dict(zip(PLAIN, reports, strict=False))
+    for variant, extra in _variants(prompts):
+        for case, plain in usual.items():
+            report = examine(variant, case)
+            if report.verdict != plain.verdict:
+                reports.append(dataclasses.replace(report, kwargs=extra, profile=variant.profile))
+    return tuple(reports)
+
+
+def examine(prompts: Prompts, case: Case) -> PlacementReport:
+    """Say what a template does with the system turns of one case."""
+    before = prompts.prompt(case.history, case.tools)
+    if isinstance(before, RenderError):
+        why = f"the template does not render the conversation before it: {before}"
+        return _report(case, "not-evaluated", error=why, line=before.line)
+    predecessor = TEXTS[case.predecessor]
+    if not occurrences(before, predecessor):
+        return _report(
+            case, "not-evaluated", error=f"the template does not write the {case.preceding} turn before it"
+        )
+    prompt, line = prompts.with_run(case)
+    if isinstance(prompt, RenderError):
+        moves = _successor_moves(prompts, case, before)
+        return _report(case, "raises", successor_moves=moves, error=str(prompt), line=line)
+    successor = TEXTS[case.successor] if case.successor else None
+    found = judge(before, prompt, [TEXTS[name] for name in case.run], predecessor, successor)
+    if found.offset is None:
+        line = untaken_line(_tree(prompts, case), case.role)
+    elif found.verdict != "in-place" or line is None:
+        offset = min(found.offset, len(prompt) - 1)
+        line = prompts.line_at(case.conversation, case.tools, offset, prompted=case.prompted)
+    moves = None if found.verdict == "in-place" else _successor_moves(prompts, case, before)
+    moved_to = _moved_to(prompt, case, found.offset) if found.verdict == "moved" else None
+    return _report(case, found.verdict, successor_moves=moves, line=line, moved_to=moved_to)
+
+
+def _moved_to(prompt: str, case: Case, offset: int | None) -> MovedTo | None:
+    if offset is None:
+        return None
+    if any(offset < place for place in occurrences(prompt, TEXTS["user"])[:1]):
+        return "front"
+    after = occurrences(prompt, TEXTS[case.successor]) if case.successor else []
+    return "later" if after and offset > after[-1] else "earlier"
+
+
+def _successor_moves(prompts: Prompts, case: Case, before: str) -> bool | None:
+    if case.successor is None:
+        return None
+    prompt = prompts.prompt(case.without_run, case.tools)
+    return None if isinstance(prompt, RenderError) else not prompt.startswith(before.rstrip())
+
+
+def _tree(prompts: Prompts, case: Case) -> Any:
+    return prompts.template.choose(TOOLS if case.tools else None).tree
+
+
+def _report(case: Case, verdict: Verdict, **rest: Any) -> PlacementReport:
+    return PlacementReport(
+        case.preceding, case.placement, case.leading, case.role, case.tools, case.shape, {}, verdict, **rest
+    )
+
+
+def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
+    """Yield the other profile, and the switches, with which a representative placement's prompt changes."""
+    raw = Prompts(prompts.template, prompts.kwargs, prompts.now, "raw")
+    if _outcome(raw, REPRESENTATIVE) != _outcome(prompts, REPRESENTATIVE):
+        yield raw, {}
+    case = next((case for case in _REPRESENTATIVES if _renders(prompts, case)), None)
+    if case is None:
+        return
+    usual = _outcome(prompts, case)
+    for name, values in toggles(prompts.template.choose(TOOLS if case.tools else None)).items():
+        for value in values if name not in prompts.kwargs else ():
+            variant = Prompts(prompts.template, {**prompts.kwargs, name: value}, prompts.now)
+            if _renders(variant, case) and _outcome(variant, case) != usual:
+                yield variant, {name: value}
+
+
+def _renders(prompts: Prompts, case: Case) -> bool:
+    """Tell whether what stands before the run renders; a value with which it does not is none."""
+    return isinstance(prompts.prompt(case.history, case.tools), str)
+
+
+def _outcome(prompts: Prompts, case: Case) -> tuple[str, str]:
+    """Return the prompts before and with the run, or what the template raised.
+
+    Without the generation prompt: a setting that changes nothing else cannot change what becomes of a run.
+    """
+    with_run = prompts.prompt(case.conversation, case.tools)
+    return str(prompts.prompt(case.history, case.tools)), str(with_run)

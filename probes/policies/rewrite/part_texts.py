@@ -1,0 +1,114 @@
+"""The texts of a message's content one by one, and system turns built from them.
+
+Servers differ in what they put between the parts of one content, in whether they trim them, and in which they
+leave out; `texts.flat_text` is oMLX's way alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ...conversation import Message
+from ..base import Action, Messages, Rewrite
+from .system_turns import has_role, indices, is_system
+from .texts import Text, content_text, join
+
+SystemTexts = list[tuple[Message, list[Text]]]
+
+
+def part_texts(message: Message) -> list[Text]:
+    """Return the text of each part of a list, or a content that is no list as one text.
+
+    Parts that are not text are left out; a missing content is one empty text.
+    """
+    content = message.content
+    if not isinstance(content, list):
+        return [content_text(message, None, str(content) if content else "")]
+    texts = ((number, part_text(part)) for number, part in enumerate(content))
+    return [content_text(message, number, text) for number, text in texts if text is not None]
+
+
+def part_text(part: Any) -> str | None:
+    """Return the text of one part of a content list, or None where it is not text."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict) and part.get("type") == "text":
+        text = part.get("text")
+        return "" if text is None else str(text)
+    return None
+
+
+def stripped(text: Text) -> Text:
+    """Return a text without the white space at its ends, its characters still with their owners."""
+    left = len(text.text) - len(text.text.lstrip())
+    body = text.text.strip()
+    owners: list[tuple[int, int]] = []
+    for start, owner in text.owners:
+        at = max(start - left, 0)
+        if at and at >= len(body):
+            break
+        if owners and owners[-1][0] == at:
+            owners.pop()
+        owners.append((at, owner))
+    return Text(body, tuple(owners))
+
+
+def joined(texts: Sequence[Text], separator: str) -> Text:
+    """Return texts as one; without a separator an empty text leaves no trace."""
+    if separator:
+        return join(texts, separator)
+    return join([text for text in texts if text] or texts[:1], separator)
+
+
+def system_turn(texts: Sequence[tuple[Message, Text]], separator: str) -> Message:
+    """Return one system message of several messages' texts, with the first message's index."""
+    first = texts[0][0]
+    text = joined([text for _, text in texts], separator)
+    own = all(owner == first.index for _, owner in text.owners)
+    return Message({"role": "system", "content": text.text}, first.index, () if own else text.pieces())
+
+
+def merge_into_first(
+    messages: Messages, texts_of: Callable[[Message, bool], list[Text]], separator: str, why: str
+) -> Rewrite:
+    """Move the texts of all system turns into one first system message; without any text there is none.
+
+    Args:
+        messages: the conversation.
+        texts_of: the texts that the server takes from a system turn, given whether it belongs to those that
+            stand first, which are the request's own system text.
+        separator: what the server puts between them, of the same turn or not.
+        why: the clause for a turn that is moved.
+    """
+    texts: list[tuple[Message, Text]] = []
+    actions: list[Action] = []
+    leads = True
+    for message in messages:
+        if not is_system(message):
+            leads = False
+            continue
+        mine = texts_of(message, leads)
+        texts += ((message, text) for text in mine)
+        if not mine:
+            actions.append(Action("dropped", indices((message,)), "no text that the server takes"))
+        elif leads:
+            actions.append(Action("kept", indices((message,)), "stands first in the conversation"))
+        else:
+            actions.append(Action("hoisted", indices((message,)), why))
+    others = tuple(message for message in messages if not is_system(message))
+    return Rewrite((system_turn(texts, separator), *others) if texts else others, tuple(actions))
+
+
+def as_system(messages: Messages) -> Rewrite:
+    """Give developer messages the role `system`."""
+    output = tuple(
+        message.replace(role="system") if has_role(message, "developer") else message for message in messages
+    )
+    changed = _which(messages, output)
+    why = "the role developer becomes system"
+    return Rewrite(output, (Action("converted", changed, why),) if changed else ())
+
+
+def _which(before: Iterable[Message], after: Iterable[Message]) -> tuple[int, ...]:
+    return indices([old for old, new in zip(before, after, strict=True) if old is not new])

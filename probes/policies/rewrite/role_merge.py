@@ -1,0 +1,73 @@
+"""Joining neighbouring user turns, and assistant turns, for templates that want the two to alternate.
+
+The rules are oMLX's (docs/servers.md, section 1; jundot/omlx, omlx/api/utils.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ...conversation import Message, Piece
+from ..base import Action, Messages, Rewrite
+from .system_turns import has_role, indices
+from .texts import content_text, cover, join, rebuilt
+from .user_notes import BOUNDARY_KEY
+
+BETWEEN_TURNS = "\n\n"
+
+
+def merge_roles(messages: Messages) -> Rewrite:
+    """Join neighbouring turns of the role user, and of the role assistant.
+
+    The keys of the earlier turn survive; of the later one only the content does, so that its tool calls and
+    its reasoning are lost. A turn with the key `_preserve_role_boundary` is not joined, nor are contents that
+    the server fails on (neither text nor list).
+    """
+    output: list[Message] = []
+    actions: list[Action] = []
+    for message in messages:
+        if output and (joined := _joined(output[-1], message)) is not None:
+            actions.append(_describe(output[-1], message))
+            output[-1] = joined
+        else:
+            output.append(message)
+    return Rewrite(tuple(output), tuple(actions))
+
+
+def _joined(earlier: Message, later: Message) -> Message | None:
+    """Return two turns as one, or None where they stay apart."""
+    if not any(has_role(earlier, role) and has_role(later, role) for role in ("user", "assistant")):
+        return None
+    if earlier.data.get(BOUNDARY_KEY) or later.data.get(BOUNDARY_KEY):
+        return None
+    before, after = earlier.content, later.content
+    if not after:
+        return earlier
+    if not before:
+        return rebuilt(earlier, after, cover(later))
+    if isinstance(before, list) or isinstance(after, list):
+        parts = _parts(before)
+        pieces = (*_as_parts(earlier, 0), *_as_parts(later, len(parts)))
+        return rebuilt(earlier, [*parts, *_parts(after)], pieces)
+    if not isinstance(before, str) or not isinstance(after, str):
+        return None
+    text = join((content_text(earlier, None, before), content_text(later, None, after)), BETWEEN_TURNS)
+    return rebuilt(earlier, text.text, text.pieces())
+
+
+def _parts(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def _as_parts(message: Message, first: int) -> tuple[Piece, ...]:
+    """Return the pieces of a content as those of content parts, the first of them numbered `first`."""
+    return tuple(dataclasses.replace(piece, part=(piece.part or 0) + first) for piece in cover(message))
+
+
+def _describe(earlier: Message, later: Message) -> Action:
+    lost = sorted(key for key, value in later.data.items() if key not in ("role", "content") and value)
+    why = f"neighbouring {later.data.get('role')} turns are joined"
+    if lost:
+        why += f"; {', '.join(lost)} of message {later.index} is lost"
+    return Action("merged", indices((earlier, later)), why)

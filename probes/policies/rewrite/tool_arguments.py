@@ -1,0 +1,61 @@
+"""Tool-call arguments as servers hand them to a template: a dict where the client sent its JSON text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ...conversation import Message
+from ..base import Action, Messages, Rewrite
+from .system_turns import indices
+
+
+def parse_arguments(messages: Messages, other: Callable[[str], Any] | None = None) -> Rewrite:
+    """Return the messages with the arguments of tool calls parsed, where they are the JSON text of an object.
+
+    OpenAI's API sends text, most templates want a dict.
+
+    Args:
+        messages: the conversation.
+        other: what the server makes of a text that is not the JSON of an object. None: an empty text is an
+            empty object, and any other stays as it is, although servers then answer with an error.
+    """
+    output = tuple(_parsed(message, other) for message in messages)
+    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
+    why = "the arguments of its tool calls are parsed from JSON"
+    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+
+
+def _parsed(message: Message, other: Callable[[str], Any] | None) -> Message:
+    calls = message.data.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    parsed = [_parsed_call(call, other) for call in calls]
+    if all(old is new for old, new in zip(calls, parsed, strict=True)):
+        return message
+    return message.replace(tool_calls=parsed)
+
+
+def _parsed_call(call: Any, other: Callable[[str], Any] | None) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    text = function["arguments"]
+    try:
+        arguments = json.loads(text) if text.strip() or other else {}
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        if other is None:
+            return call
+        arguments = other(text)
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def as_value(text: str) -> dict[str, Any]:
+    """Return text that is not the JSON of an object as one: whatever it is, under the key `value`."""
+    try:
+        return {"value": json.loads(text)}
+    except (ValueError, RecursionError):
+        return {"value": text}

@@ -1,0 +1,49 @@
+"""The policy of a server that passes messages on: the template decides alone.
+
+A request of another dialect is written as chat messages first, in the plainest way (`plain_chat`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...conversation import Request
+from ..api.plain_chat import plain_chat
+from ..base import Policy, PolicyKind, Prepared
+from ..rewrite.preparation import rewritten
+from ..rewrite.system_turns import keep
+
+if TYPE_CHECKING:
+    from ...templates.template import ChatTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class AsIs:
+    """Passes every message on as the client sent it."""
+
+    name: str
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request itself, in chat form."""
+        chat = plain_chat(request)
+        return rewritten(chat, keep(chat.request.messages, "passed on as it is"))
+
+
+def _make(name: str, options: Mapping[str, str]) -> Policy:
+    return AsIs(name)
+
+
+KINDS = (
+    PolicyKind(
+        "as-is",
+        "passes messages on unchanged; the template decides",
+        _make,
+        source="no server: the request itself",
+        date="2026-11",
+        evidence="run",
+        cache="paged:256",
+        drift="None of its own: what was sent before stays what it was.",
+    ),
+)

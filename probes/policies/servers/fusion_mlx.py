@@ -1,0 +1,108 @@
+"""fusion-mlx: one system message, always the first, on every route.
+
+All system texts are joined into the first message; a conversation without any gets a default one
+(docs/servers.md, section 3; dahai80/fusion-mlx 0.10.24). Requests of other dialects are converted as oMLX
+does, whose fork it is; that part was not compared with the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...conversation import TOP_LEVEL, Message, Request
+from ..api.anthropic_route import AnthropicRules, convert_anthropic
+from ..api.chat_route import supports_tools
+from ..api.responses_route import ResponsesRules, convert_responses
+from ..base import Action, Messages, Policy, PolicyKind, Prepared, Retry, Rewrite
+from ..rewrite.reasoning import detects_preserve_thinking
+from ..rewrite.system_turns import is_system, keep, strict_hoist
+from ..rewrite.texts import flat_text
+
+if TYPE_CHECKING:
+    from ...templates.template import ChatTemplate
+
+DEFAULT_SYSTEM = "You are a helpful assistant."
+
+
+@dataclass(frozen=True, slots=True)
+class FusionMlx:
+    """fusion-mlx's preparation of a request for the template."""
+
+    name: str
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request with exactly one system message, the first."""
+        chat = _converted(request, template)
+        placed = Rewrite(chat.request.messages, chat.actions).then(one_system_message).of(chat.request)
+        kwargs = dict(request.kwargs)
+        actions = placed.actions
+        if detects_preserve_thinking(template) and "preserve_thinking" not in kwargs:
+            kwargs["preserve_thinking"] = True
+            why = "preserve_thinking=True, because the template mentions it"
+            actions = (*actions, Action("kwargs", (), why))
+        final = placed.request.replace(kwargs=kwargs)
+        return Prepared(final, actions, _retries(final))
+
+
+def one_system_message(messages: Messages) -> Rewrite:
+    """Join all system texts into the first message, or insert the default one where there is none."""
+    systems = [message for message in messages if is_system(message)]
+    others = tuple(message for message in messages if not is_system(message))
+    if any(flat_text(message) for message in systems):
+        return strict_hoist(messages, "moved into the first system block")
+    if systems:
+        empty = Message({"role": "system", "content": ""}, systems[0].index)
+        first = systems[0] if systems[0].data == empty.data else empty
+        return Rewrite((first, *others), keep(messages, "kept, although empty").actions)
+    if not others:
+        return Rewrite(messages)
+    default = Message({"role": "system", "content": DEFAULT_SYSTEM}, TOP_LEVEL)
+    return Rewrite(
+        (default, *others), (Action("inserted", (), "the server's own system message comes first"),)
+    )
+
+
+def _converted(request: Request, template: ChatTemplate) -> Prepared:
+    if request.dialect == "anthropic-messages":
+        rules = AnthropicRules(
+            tool_role=supports_tools(template),
+            reasoning="field" if detects_preserve_thinking(template) else "inline",
+        )
+        return convert_anthropic(request, rules)
+    if request.dialect == "openai-responses":
+        return convert_responses(request, ResponsesRules())
+    return Prepared(request)
+
+
+def _retries(request: Request) -> tuple[Retry, ...]:
+    """Return the attempts after a TypeError: without kwargs, then without tools as well."""
+    retries = []
+    if request.kwargs:
+        action = Action("retried", (), "without chat-template kwargs after a TypeError")
+        retries.append(Retry(request.replace(kwargs={}), action, kind="TypeError"))
+    if request.tools:
+        action = Action("retried", (), "without chat-template kwargs and tools after a TypeError")
+        retries.append(Retry(request.replace(kwargs={}, tools=None), action, kind="TypeError"))
+    return tuple(retries)
+
+
+def _fusion_mlx(name: str, options: Mapping[str, str]) -> Policy:
+    return FusionMlx(name)
+
+
+KINDS = (
+    PolicyKind(
+        "fusion-mlx",
+        "fusion-mlx: one system message, always the first; a default one where there is none",
+        _fusion_mlx,
+        {"route": ("none", "chat", "messages", "responses")},
+        source="dahai80/fusion-mlx 0.10.24",
+        date="2026-10",
+        evidence="run",
+        cache="fusion-mlx",
+        drift="Every new system turn makes the first message longer, so that everything after it is another "
+        "prompt.",
+    ),
+)

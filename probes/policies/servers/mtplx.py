@@ -1,0 +1,169 @@
+"""MTPLX: the strict hoist until issue 477, later system turns as user turns since.
+
+The server takes over oMLX's message handling, without its probe: every route goes through the same function,
+which joins all system texts in front and then neighbouring turns of one role. `version=2.12` is release
+2.12.2, where only the leading run is joined and a later system turn becomes a user turn where it stands,
+which the user turn beside it then absorbs. `route=none` is that function's system rule alone
+(docs/servers.md, section 7; youssofal/MTPLX#477, mtplx/server/omlx_bridge/adapter.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...conversation import TOP_LEVEL, Message, Request
+from ..api.anthropic_route import BILLING_HEADER, AnthropicRules
+from ..api.responses_route import ResponsesRules
+from ..api.routes import BlockJoins, as_chat, route_of
+from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts
+from ..rewrite.preparation import ROUTE_OPTION, never_continued, rewritten
+from ..rewrite.role_merge import merge_roles
+from ..rewrite.system_turns import has_role, indices, is_system, strict_hoist, system_runs
+from ..rewrite.texts import Text, join, rebuilt
+from ..rewrite.tool_arguments import parse_arguments
+from ..rewrite.user_notes import BOUNDARY_KEY
+
+if TYPE_CHECKING:
+    from ...templates.template import ChatTemplate
+
+RELEASE = "2.12"
+BETWEEN_TEXTS = "\n\n"
+ANTHROPIC = AnthropicRules(reasoning="field", images=True, between_blocks="", dropped_system=())
+RESPONSES = ResponsesRules()
+JOINS = BlockJoins(between_system="", between_results="")
+
+
+@dataclass(frozen=True, slots=True)
+class Mtplx:
+    """MTPLX's preparation of messages.
+
+    Attributes:
+        name: the policy as the person named it.
+        route: the server's route; None for that of the request's dialect.
+        version: `2.12`, or None for the time before issue 477 was closed.
+    """
+
+    name: str
+    route: str | None = None
+    version: str | None = None
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request as the server's template gets it."""
+        if route_of(self.route, request) == "none":
+            return self._consolidate(request.messages).of(request)
+        start = as_chat(request.replace(system=_system_text(request)), ANTHROPIC, RESPONSES, JOINS)
+        rewrite = Rewrite(start.request.messages).then(as_system)
+        rewrite = rewrite.then(lambda given: parse_arguments(given, lambda text: {}))
+        if self.version == RELEASE:
+            rewrite = rewrite.then(_flatten).then(self._consolidate).then(_drop_void).then(_bound)
+        else:
+            rewrite = rewrite.then(self._consolidate)
+        return never_continued(rewritten(start, rewrite.then(merge_roles)))
+
+    def _consolidate(self, messages: Messages) -> Rewrite:
+        if self.version != RELEASE:
+            return strict_hoist(messages, "moved into the first system message")
+        first = next((run.stop for run in system_runs(messages) if run.leads), 0)
+        lead = merge_into_first(messages[:first], _texts, BETWEEN_TEXTS, "")
+        return lead.then(lambda given: _later(given, messages[first:]))
+
+
+def _later(lead: Messages, rest: Messages) -> Rewrite:
+    """Return later system turns as user turns where they stand, without those that have no text."""
+    output = list(lead)
+    empty: list[Message] = []
+    moved: list[Message] = []
+    for message in rest:
+        if not is_system(message):
+            output.append(message)
+        elif texts := _texts(message, False):
+            moved.append(message)
+            user = message.replace(role="user")
+            output.append(rebuilt(user, texts[0].text, texts[0].pieces()))
+        else:
+            empty.append(message)
+    actions = [Action("dropped", indices(empty), "no text")] if empty else []
+    actions += [Action("noted", indices(moved), "becomes a user turn where it stands")] if moved else []
+    return Rewrite(tuple(output), tuple(actions))
+
+
+def _flatten(messages: Messages) -> Rewrite:
+    """Make one text of each content, a list's joined by nothing; whatever else it holds is lost."""
+    output = tuple(_flat(message) for message in messages)
+    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
+    why = "its content becomes one text"
+    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+
+
+def _flat(message: Message) -> Message:
+    if isinstance(message.content, str):
+        return message
+    text = join(part_texts(message), "")
+    return rebuilt(message, text.text, text.pieces())
+
+
+def _texts(message: Message, leads: bool) -> list[Text]:
+    text = join(part_texts(message), "")
+    return [text] if text else []
+
+
+def _drop_void(messages: Messages) -> Rewrite:
+    void = [message for message in messages if _is_void(message)]
+    if not void:
+        return Rewrite(messages)
+    kept = tuple(message for message in messages if not _is_void(message))
+    return Rewrite(kept, (Action("dropped", indices(void), "an assistant turn without anything in it"),))
+
+
+def _is_void(message: Message) -> bool:
+    keys = ("content", "tool_calls", "tool_responses", "reasoning_content")
+    return has_role(message, "assistant") and not any(message.data.get(key) for key in keys)
+
+
+def _bound(messages: Messages) -> Rewrite:
+    """Mark assistant turns that call tools, so that their neighbours are not joined to them."""
+    return Rewrite(
+        tuple(
+            Message({**message.data, BOUNDARY_KEY: True}, message.index, message.pieces)
+            if has_role(message, "assistant") and message.data.get("tool_calls")
+            else message
+            for message in messages
+        )
+    )
+
+
+def _system_text(request: Request) -> Any:
+    """Return an Anthropic top-level system text as one, without the lines of billing headers."""
+    if request.dialect != "anthropic-messages":
+        return request.system
+    system = Message({"role": "system", "content": request.system}, TOP_LEVEL)
+    blocks = (_without_billing(text.text) for text in part_texts(system))
+    return BETWEEN_TEXTS.join(block for block in blocks if block)
+
+
+def _without_billing(text: str) -> str:
+    lines = (line for line in text.splitlines() if not line.strip().lower().startswith(BILLING_HEADER))
+    return "\n".join(lines).strip()
+
+
+def _make(name: str, options: Mapping[str, str]) -> Policy:
+    return Mtplx(name, options.get("route"), options.get("version"))
+
+
+KINDS = (
+    PolicyKind(
+        "mtplx",
+        "MTPLX: the strict hoist (before issue 477); version=2.12 makes later system turns user turns",
+        _make,
+        {"route": ROUTE_OPTION, "version": (RELEASE,)},
+        source="youssofal/MTPLX#477; release 2.12.2 for version=2.12",
+        date="2026-09-16",
+        evidence="reported",
+        cache="mtplx",
+        drift="each later system turn lengthens the first system message; with version=2.12 a later one "
+        "changes at most the end of the user turn before it",
+    ),
+)

@@ -1,0 +1,324 @@
+"""Rapid-MLX: the hoist on two routes, with two ways around it, and a retry after an error on the chat route.
+
+`/v1/messages` leaves Claude Code's token counter out and moves the other system texts into the first message,
+or with `--relocate-mid-conversation-system` (`relocate=on`) into the user turns behind them where every one
+has such a turn. `/v1/responses` always hoists. Chat completions renders what it got and hoists only after the
+template said that a system message must come first. A Harmony template (gpt-oss) gets one leading instruction
+on every route, because it leaves out later ones in silence. `route=none` is the messages route's system rules
+alone (docs/servers.md, section 4; raullenchai/Rapid-MLX#1512, #1543, #4036, release 0.16.10).
+
+`engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
+only role, content, tool calls and their ids. The engine for models that see (`vlm`), which is followed
+otherwise, hands on lists that hold more than text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...conversation import TOP_LEVEL, Message, Request
+from ...errors import RenderError
+from ..api.anthropic_route import AnthropicRules
+from ..api.responses_route import ResponsesRules
+from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
+from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, system_turn
+from ..rewrite.preparation import (
+    ROUTE_OPTION,
+    extract_text,
+    never_continued,
+    rewritten,
+    thinking_asked,
+    thinks_by_default,
+)
+from ..rewrite.reasoning import template_text
+from ..rewrite.system_turns import Run, has_role, indices, is_system, neighbours, system_runs
+from ..rewrite.texts import Text, content_text, cover, join, rebuilt
+from ..rewrite.tool_arguments import as_value, parse_arguments
+from .rapid_retries import retries
+
+if TYPE_CHECKING:
+    from ...templates.template import ChatTemplate
+
+BETWEEN_TEXTS = "\n\n"
+REMINDER = ("<system-reminder>\n", "\n</system-reminder>")
+COUNTER = re.compile(r"<total_tokens>\s*\d[\d,]*\s+tokens?\s+left\s*</total_tokens>")
+BILLING_HEADER = re.compile(r"x-anthropic-billing-header:[^\n]*\n?")
+HARMONY_MARKERS = ("<|start|>", "<|channel|>", "<|message|>")
+REASONING_KEYS = frozenset({"reasoning_content", "reasoning", "thinking"})
+#: Arguments of the renderer that the server never takes from a request.
+RESERVED = frozenset({"tokenize", "add_generation_prompt", "tools"})
+ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
+RESPONSES = ResponsesRules(reasoning=False, join_calls=False, images=True, between_parts="")
+JOINS = BlockJoins("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class RapidMlx:
+    """Rapid-MLX's preparation of messages.
+
+    Attributes:
+        name: the policy as the person named it.
+        route: the server's route; None for that of the request's dialect.
+        relocate: the server runs with `--relocate-mid-conversation-system`.
+        drops_counter: the messages route leaves token counters out, as it does since issue 4036.
+        harmony: whether the template is Harmony's; None to tell by its text, as the server does.
+        text_engine: the engine for text models, which makes texts of all contents, is what serves.
+    """
+
+    name: str
+    route: str | None = None
+    relocate: bool = False
+    drops_counter: bool = True
+    harmony: bool | None = None
+    text_engine: bool = False
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request as the server's template gets it."""
+        route = route_of(self.route, request)
+        counted = Rewrite(request.messages)
+        if self.drops_counter and route in ("none", "messages"):
+            counted = counted.then(drop_counters)
+        if route == "none":
+            return counted.then(self._lead).of(request)
+        given = tuple(_joined_instruction(message) for message in counted.messages)
+        cleaned = request.replace(messages=given, system=_system_text(request))
+        responses = replace(RESPONSES, between_parts="\n") if self.text_engine else RESPONSES
+        start = as_chat(cleaned, ANTHROPIC, responses, JOINS)
+        rewrite = Rewrite(start.request.messages, counted.actions).then(as_system)
+        if route == "messages":
+            rewrite = rewrite.then(self._lead)
+        else:
+            rewrite = rewrite.then(hoist if route == "responses" else _keep)
+        rewrite = rewrite.then(drop_reasoning).then(extract_text if self.text_engine else flatten)
+        rewrite = rewrite.then(lambda given: parse_arguments(given, as_value))
+        error = None
+        if self._is_harmony(template):
+            try:
+                rewrite = rewrite.then(collapse_instructions)
+            except ValueError as refused:
+                error = RenderError("ValueError", str(refused))
+        done = _with_thinking(never_continued(rewritten(start, rewrite)), request)
+        return replace(done, retries=retries(done.request), error=error)
+
+    def _lead(self, messages: Messages) -> Rewrite:
+        return relocate_or_hoist(messages) if self.relocate else hoist(messages)
+
+    def _is_harmony(self, template: ChatTemplate) -> bool:
+        if self.harmony is not None:
+            return self.harmony
+        text = template_text(template)
+        return all(marker in text for marker in HARMONY_MARKERS)
+
+
+def drop_counters(messages: Messages) -> Rewrite:
+    """Leave out system messages that are only a token counter, last or right before an assistant turn."""
+    pairs = zip(messages, (*messages[1:], None), strict=False)
+    counters = [message for message, after in pairs if _is_counter(message, after)]
+    if not counters:
+        return Rewrite(messages)
+    gone = {id(message) for message in counters}
+    why = "the server leaves out the token counter"
+    kept = tuple(message for message in messages if id(message) not in gone)
+    return Rewrite(kept, (Action("dropped", indices(counters), why),))
+
+
+def hoist(messages: Messages) -> Rewrite:
+    """Move all system texts into the first message; without any text the system messages vanish."""
+    return merge_into_first(messages, _own_text, BETWEEN_TEXTS, "moved into the first system message")
+
+
+def relocate_or_hoist(messages: Messages) -> Rewrite:
+    """Put each later system run into the user turn behind it; hoist all where one has no such turn."""
+    later = [run for run in system_runs(messages) if not run.leads]
+    stuck = [run for run in later if not has_role(neighbours(messages, run)[1], "user")]
+    if not stuck:
+        return Rewrite(messages).then(_relocate).then(hoist)
+    refused = tuple(Action("refused", run.indices, "no user turn behind it") for run in stuck)
+    why = "moved into the first system message: the server relocates all later system turns or none"
+    return Rewrite(messages, refused).then(
+        lambda given: merge_into_first(given, _own_text, BETWEEN_TEXTS, why)
+    )
+
+
+def flatten(messages: Messages) -> Rewrite:
+    """Make one text of each content list that is text only, its parts joined by nothing."""
+    output = tuple(_flat(message) for message in messages)
+    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
+    why = "its list of texts becomes one text"
+    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+
+
+def drop_reasoning(messages: Messages) -> Rewrite:
+    """Leave the reasoning of earlier turns out, which the server's request has no field for."""
+    output = tuple(_without_reasoning(message) for message in messages)
+    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
+    why = "the server does not take the reasoning of earlier turns"
+    return Rewrite(output, (Action("dropped", indices(changed), why),) if changed else ())
+
+
+def collapse_instructions(messages: Messages) -> Rewrite:
+    """Join all system messages into the first for Harmony, whose template takes an instruction only there.
+
+    Raises:
+        ValueError: a system message has other keys than role and content, or a content that is no text, which
+            the server refuses.
+    """
+    if not any(is_system(message) for message in messages[1:]):
+        return Rewrite(messages)
+    systems = [message for message in messages if is_system(message)]
+    if any(set(message.data) - {"role", "content"} for message in systems):
+        raise ValueError("Harmony cannot keep further keys of a system message")
+    if not all(isinstance(message.content, str) for message in systems):
+        raise ValueError("Harmony takes only text in a system message")
+    texts = [(message, content_text(message, None, message.content)) for message in systems]
+    others = tuple(message for message in messages if not is_system(message))
+    why = "joined into the first message, because Harmony's template leaves out later instructions"
+    action = Action("hoisted", indices(systems), why)
+    return Rewrite((system_turn(texts, BETWEEN_TEXTS), *others), (action,))
+
+
+def _relocate(messages: Messages) -> Rewrite:
+    output: list[Message] = []
+    actions: list[Action] = []
+    position = 0
+    for run in system_runs(messages):
+        if run.leads:
+            continue
+        output += messages[position : run.start]
+        host = messages[run.stop]
+        position = run.stop + 1
+        reminders = _reminders(run)
+        output.append(_with_reminders(host, reminders) if reminders else host)
+        empty = [message for message in run.messages if not _own_text(message, False)]
+        moved = [message for message in run.messages if _own_text(message, False)]
+        if empty:
+            actions.append(Action("dropped", indices(empty), "no text"))
+        if moved:
+            why = f"put at the beginning of the user turn after it (message {host.index}), as its text"
+            actions.append(Action("relocated", indices(moved), why))
+    output += messages[position:]
+    return Rewrite(tuple(output), tuple(actions))
+
+
+def _reminders(run: Run) -> Text | None:
+    texts = [text.wrapped(*REMINDER) for message in run.messages for text in _own_text(message, False)]
+    return join(texts, "\n") if texts else None
+
+
+def _with_reminders(host: Message, reminders: Text) -> Message:
+    """Return a user turn with the reminders before its text, or as one more part of its list."""
+    if isinstance(host.content, list):
+        own = (replace(piece, part=(piece.part or 0) + 1) for piece in cover(host))
+        return rebuilt(
+            host, [{"type": "text", "text": reminders.text}, *host.content], (*reminders.pieces(0), *own)
+        )
+    body = content_text(host, None, host.content if isinstance(host.content, str) else "")
+    text = join((reminders, body), BETWEEN_TEXTS) if body else reminders
+    return rebuilt(host, text.text, text.pieces())
+
+
+def _own_text(message: Message, leads: bool) -> list[Text]:
+    text = join(part_texts(message), "\n")
+    return [text] if text else []
+
+
+def _is_counter(message: Message, following: Message | None) -> bool:
+    if not has_role(message, "system") or not (following is None or has_role(following, "assistant")):
+        return False
+    content: Any = message.content
+    if isinstance(content, list):
+        block = content[0] if len(content) == 1 else None
+        if not isinstance(block, Mapping) or set(block) - {"cache_control"} != {"type", "text"}:
+            return False
+        content = block["text"] if block["type"] == "text" else None
+    return isinstance(content, str) and COUNTER.fullmatch(content.strip()) is not None
+
+
+def _system_text(request: Request) -> Any:
+    """Return an Anthropic top-level system text as one, without billing headers; another's as it is."""
+    if request.dialect != "anthropic-messages":
+        return request.system
+    system = Message({"role": "system", "content": request.system}, TOP_LEVEL)
+    return BILLING_HEADER.sub("", join(part_texts(system), "\n").text)
+
+
+def _joined_instruction(item: Message) -> Message:
+    """Return a Responses instruction with its parts joined by newlines, unlike those of other items."""
+    parts = item.content
+    if item.data.get("type") != "message" or not is_system(item) or not isinstance(parts, list):
+        return item
+    texts = (str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
+    return item.replace(content="\n".join(texts))
+
+
+def _keep(messages: Messages) -> Rewrite:
+    systems = indices([message for message in messages if is_system(message)])
+    return Rewrite(messages, (Action("kept", systems, "passed on where it stands"),) if systems else ())
+
+
+def _without_reasoning(message: Message) -> Message:
+    if message.data.keys().isdisjoint(REASONING_KEYS):
+        return message
+    data = {key: value for key, value in message.data.items() if key not in REASONING_KEYS}
+    return Message(data, message.index, message.pieces)
+
+
+def _flat(message: Message) -> Message:
+    content = message.content
+    if not isinstance(content, list) or not content or not all(_is_text(part) for part in content):
+        return message
+    text = join(part_texts(message), "")
+    return rebuilt(message, text.text, text.pieces())
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def _with_thinking(start: Prepared, request: Request) -> Prepared:
+    """Set `enable_thinking` as the server does: off with tools unless asked for, on without them."""
+    own = {key: value for key, value in start.request.kwargs.items() if key not in RESERVED}
+    asked = thinking_asked(request)
+    effort = own.get("reasoning_effort") or body_effort(request)
+    if asked is None:
+        asked = False if start.request.tools and not effort else thinks_by_default(request)
+    bare = replace(start, request=start.request.replace(kwargs=own))
+    return with_kwargs(bare, {"enable_thinking": asked}, "the server always sets it")
+
+
+def _make(name: str, options: Mapping[str, str]) -> Policy:
+    harmony = {"on": True, "off": False}.get(options.get("harmony", ""))
+    return RapidMlx(
+        name,
+        options.get("route"),
+        relocate=options.get("relocate") == "on",
+        drops_counter=options.get("counter") != "keep",
+        harmony=harmony,
+        text_engine=options.get("engine") == "text",
+    )
+
+
+KINDS = (
+    PolicyKind(
+        "rapid-mlx",
+        "Rapid-MLX: the hoist on /v1/messages and /v1/responses; on chat only after the template raised",
+        _make,
+        {
+            "route": ROUTE_OPTION,
+            "relocate": ("on", "off"),
+            "counter": ("drop", "keep"),
+            "harmony": ("on", "off"),
+            "engine": ("vlm", "text"),
+        },
+        source="raullenchai/Rapid-MLX 0.16.10",
+        date="2026-10",
+        evidence="run",
+        cache="rapid-mlx",
+        drift="each later system turn lengthens the first system message; with relocate=on the request that "
+        "ends in one hoists all of them, and the next, where a user turn follows, relocates all",
+    ),
+)

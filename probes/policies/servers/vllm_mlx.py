@@ -1,0 +1,219 @@
+"""vllm-mlx: one leading system message on two routes, neighbours joined in place on the chat route.
+
+`/v1/messages` moves every system text into the first message; so does `/v1/responses`, which trims them. Both
+chat completions and messages then join neighbouring plain turns of one role. Nothing probes the template, so
+on the chat route a strict template raises. `route=none` is the hoist of the messages route alone
+(docs/servers.md, section 5; waybarrios/vllm-mlx, vllm_mlx/api/anthropic_adapter.py and vllm_mlx/server.py,
+release 0.6.0).
+
+`engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
+only role, content, tool calls and their ids. The engine for models that see (`vlm`), which is followed
+otherwise, hands lists on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...conversation import Message, Request
+from ..api.anthropic_route import AnthropicRules
+from ..api.responses_route import ResponsesRules
+from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
+from ..base import Action, Messages, Policy, PolicyKind, Prepared, Retry, Rewrite
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped
+from ..rewrite.preparation import ROUTE_OPTION, extract_text, never_continued, rewritten, thinks_by_default
+from ..rewrite.system_turns import has_role, indices, is_system
+from ..rewrite.texts import Text, content_text, join, rebuilt
+from ..rewrite.tool_arguments import as_value, parse_arguments
+
+if TYPE_CHECKING:
+    from ...templates.template import ChatTemplate
+
+BETWEEN_TEXTS = "\n\n"
+BILLING_LINE = re.compile(r"(?im)^x-anthropic-billing-header:[^\n]*(?:\n|$)")
+ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
+RESPONSES = ResponsesRules(reasoning=False, join_calls=False)
+JOINS = BlockJoins("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class VllmMlx:
+    """vllm-mlx's preparation of messages.
+
+    Attributes:
+        name: the policy as the person named it.
+        route: the server's route; None for that of the request's dialect.
+        text_engine: the engine for text models, which makes texts of all contents, is what serves.
+    """
+
+    name: str
+    route: str | None = None
+    text_engine: bool = False
+
+    def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
+        """Return the request as the server's template gets it."""
+        route = route_of(self.route, request)
+        if route == "none":
+            return hoist(request.messages).of(request)
+        start = as_chat(_reasoning_as_turns(request), ANTHROPIC, RESPONSES, JOINS)
+        rewrite = Rewrite(start.request.messages).then(as_system)
+        if route == "messages":
+            rewrite = rewrite.then(hoist)
+        elif route == "responses":
+            rewrite = rewrite.then(_hoist_trimmed)
+        if self.text_engine:
+            rewrite = rewrite.then(extract_text)
+        if route != "responses":
+            rewrite = rewrite.then(join_neighbours)
+        if route == "chat":
+            rewrite = rewrite.then(_keep)
+        rewrite = rewrite.then(drop_billing_lines).then(lambda given: parse_arguments(given, _arguments))
+        asked = request.fields.get("enable_thinking") if route == "chat" else None
+        thinks = asked if isinstance(asked, bool) else thinks_by_default(request)
+        done = never_continued(rewritten(start, rewrite))
+        done = with_kwargs(done, {"enable_thinking": thinks}, "the server always sets it")
+        return replace(done, retries=(_without_extras(done.request),))
+
+
+def hoist(messages: Messages) -> Rewrite:
+    """Move all system texts into the first message; where there is none, an empty system message stays."""
+    after = merge_into_first(messages, _own_text, BETWEEN_TEXTS, "moved into the first system message")
+    systems = [message for message in messages if is_system(message)]
+    if not systems or (after.messages and is_system(after.messages[0])):
+        return after
+    why = "the server keeps an empty system message"
+    empty = Message({"role": "system", "content": ""}, systems[0].index)
+    return Rewrite((empty, *after.messages), (*after.actions, Action("kept", (empty.index,), why)))
+
+
+def join_neighbours(messages: Messages) -> Rewrite:
+    """Join neighbouring system, user and assistant turns of one role whose contents are both strings.
+
+    A turn that calls tools stays apart. The keys of the earlier turn survive.
+    """
+    output: list[Message] = []
+    actions: list[Action] = []
+    for message in messages:
+        if output and _joins(output[-1], message):
+            actions.append(_describe(output[-1], message))
+            output[-1] = _joined(output[-1], message)
+        else:
+            output.append(message)
+    return Rewrite(tuple(output), tuple(actions))
+
+
+def drop_billing_lines(messages: Messages) -> Rewrite:
+    """Leave the lines with Claude Code's billing header out of system texts."""
+    output = tuple(_without_billing(message) for message in messages)
+    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
+    why = "the server leaves out the line with the billing header, which changes with every request"
+    return Rewrite(output, (Action("dropped", indices(changed), why),) if changed else ())
+
+
+def _own_text(message: Message, leads: bool) -> list[Text]:
+    text = join(part_texts(message), "\n")
+    return [text] if text else []
+
+
+def _trimmed_text(message: Message, leads: bool) -> list[Text]:
+    return [text for given in _own_text(message, leads) if (text := stripped(given))]
+
+
+def _hoist_trimmed(messages: Messages) -> Rewrite:
+    why = "trimmed and moved into the first system message"
+    return merge_into_first(messages, _trimmed_text, BETWEEN_TEXTS, why)
+
+
+def _keep(messages: Messages) -> Rewrite:
+    systems = indices([message for message in messages if is_system(message)])
+    return Rewrite(messages, (Action("kept", systems, "passed on where it stands"),) if systems else ())
+
+
+def _joins(earlier: Message, later: Message) -> bool:
+    same = any(has_role(earlier, role) and has_role(later, role) for role in ("system", "user", "assistant"))
+    calls = earlier.data.get("tool_calls") or later.data.get("tool_calls")
+    return same and not calls and isinstance(earlier.content, str) and isinstance(later.content, str)
+
+
+def _joined(earlier: Message, later: Message) -> Message:
+    texts = (content_text(message, None, message.content) for message in (earlier, later))
+    text = join(texts, BETWEEN_TEXTS)
+    return rebuilt(earlier, text.text, text.pieces())
+
+
+def _describe(earlier: Message, later: Message) -> Action:
+    lost = sorted(key for key, value in later.data.items() if key not in ("role", "content") and value)
+    why = f"neighbouring {later.data.get('role')} turns are joined"
+    if lost:
+        why += f"; {', '.join(lost)} of message {later.index} is lost"
+    return Action("merged", indices((earlier, later)), why)
+
+
+def _without_billing(message: Message) -> Message:
+    content = message.content
+    if not has_role(message, "system") or not isinstance(content, str):
+        return message
+    matches = list(BILLING_LINE.finditer(content))
+    if not matches:
+        return message
+    text = content_text(message, None, content)
+    starts = [0, *(match.end() for match in matches)]
+    stops = [*(match.start() for match in matches), len(content)]
+    kept = [text.cut(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
+    left = join(kept, "") if kept else Text("", ((0, message.index),))
+    return rebuilt(message, left.text, left.pieces())
+
+
+def _reasoning_as_turns(request: Request) -> Request:
+    """Return a Responses request with readable reasoning items as assistant messages."""
+    if request.dialect != "openai-responses":
+        return request
+    return request.replace(messages=tuple(_reasoning_as_turn(item) for item in request.messages))
+
+
+def _reasoning_as_turn(item: Message) -> Message:
+    if item.data.get("type") != "reasoning" or not isinstance(item.content, list):
+        return item
+    texts = [str(part.get("text") or "") for part in item.content if isinstance(part, Mapping)]
+    if not any(texts):
+        return item
+    return Message({"type": "message", "role": "assistant", "content": "\n".join(texts)}, item.index)
+
+
+def _arguments(text: str) -> Any:
+    """Return arguments that are no JSON object: other JSON as it is, a text under the key `value`."""
+    try:
+        loaded = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"value": text}
+    return as_value(loaded) if isinstance(loaded, str) else loaded
+
+
+def _without_extras(request: Request) -> Retry:
+    why = "after a TypeError the server renders again without tools and chat-template kwargs"
+    fewer = request.replace(tools=None, kwargs={})
+    return Retry(fewer, Action("retried", (), why), kind="TypeError", final=True)
+
+
+def _make(name: str, options: Mapping[str, str]) -> Policy:
+    return VllmMlx(name, options.get("route"), text_engine=options.get("engine") == "text")
+
+
+KINDS = (
+    PolicyKind(
+        "vllm-mlx",
+        "vllm-mlx: the hoist on /v1/messages and /v1/responses; neighbours joined in place on chat",
+        _make,
+        {"route": ROUTE_OPTION, "engine": ("vlm", "text")},
+        source="waybarrios/vllm-mlx 0.6.0",
+        date="2026-10",
+        evidence="run",
+        cache="vllm-mlx",
+        drift="each later system turn on /v1/messages or /v1/responses lengthens the first system message; "
+        "on chat one that joins the one before it lengthens that",
+    ),
+)

@@ -1,0 +1,51 @@
+"""Tokens that a prompt shares with a stored sequence and the cache does not give back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..caches.base import Match, PrefixCache, reusable
+from .replay_report import Loss, Remedy
+
+#: Smaller blocks whose gain is told, in tokens, the largest first.
+_SMALLER = (64, 16)
+
+
+def losses(
+    cache: PrefixCache, match: Match, shared: int, length: int, looked_up: Sequence[int]
+) -> tuple[Loss, ...]:
+    """Tell a block's rest from what was dropped.
+
+    Args:
+        cache: the cache.
+        match: what it gave back.
+        shared: tokens that the prompt shares with the closest stored sequence.
+        length: length of the prompt.
+        looked_up: the turns whose prompts were looked up, in order.
+    """
+    unlimited = max(cache.reusable(shared, length), match.reused)
+    usable = min(shared, length - 1)  # the last token has to run for its logits
+    size = cache.block_size
+    found = []
+    if usable > unlimited:
+        gains = ((each, reusable(usable, length, each) - unlimited) for each in _SMALLER if each < size)
+        remedy = next(
+            (Remedy("cache", f"blocks of {each} tokens", won) for each, won in gains if won > 0), None
+        )
+        found.append(Loss("cache-granularity", usable - unlimited, _rest(usable, unlimited, size), remedy))
+    if unlimited > match.reused and match.evicted is not None:
+        turn = looked_up[match.evicted - 1]
+        what = f"block {match.reused // size}" if size > 1 else "a sequence that has them"
+        said = f"{what} was dropped, or found no room, in turn {turn}"
+        remedy = Remedy("cache", "a larger cache", unlimited - match.reused)
+        found.append(Loss("evicted", unlimited - match.reused, said, remedy))
+    return tuple(found)
+
+
+def _rest(usable: int, unlimited: int, size: int) -> str:
+    """Say why the cache does not give back the last of the shared tokens."""
+    if usable - unlimited < size:
+        return f"the shared part ends {usable - unlimited:,} tokens into a block of {size}"
+    if unlimited:
+        return f"the last position that this cache can go on from is token {unlimited:,}"
+    return "the cache has no position in the shared part that it can go on from"

@@ -1,0 +1,219 @@
+"""Where two prompts part: how much they share, and what the first differing character belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..attribution.ownership import Owner, owner_at
+from ..causes.base import Side
+from ..conversation import Request
+from ..errors import RenderError
+from ..policies.base import Action
+from ..templates.template import ChatTemplate
+from ..tokenization.tokens import common_prefix, common_prefix_ids
+from .replay_report import Divergence, MessageRef, Place, SincePrevious, message_ref
+from .reply_explanation import reply_explanation, retokenised
+
+if TYPE_CHECKING:
+    from ..caches.stored_reply import Reply
+    from ..templates.rendering import Profile
+    from ..tokenization.tokens import Ids
+    from .explanation import Explanation
+
+#: Characters of each text that a report shows from the divergence point on.
+EXCERPT = 120
+#: Characters that it shows of what both texts have before it.
+BEFORE = 60
+#: Ids that it shows on each side where the characters go on alike.
+SHOWN_IDS = 8
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A rendered request.
+
+    Attributes:
+        turn: number of the request, counted from 1.
+        client: the request as the client sent it.
+        rendered: the request as the policy made it, which the template saw.
+        text: the prompt, generation prompt included.
+        ids: its token ids, shape `(n,)`.
+        template: what rendered it.
+        profile: what the template got besides the messages.
+        actions: what the policy did.
+    """
+
+    turn: int
+    client: Request
+    rendered: Request
+    text: str
+    ids: Ids
+    template: ChatTemplate = field(repr=False)
+    profile: Profile = "transformers"
+    actions: tuple[Action, ...] = ()
+
+    @cached_property
+    def body(self) -> str:
+        """The prompt without its generation prompt; the whole prompt where the template refuses that."""
+        try:
+            return self.template.render_request(
+                self.rendered, add_generation_prompt=False, profile=self.profile
+            )
+        except RenderError:
+            return self.text
+
+    @property
+    def side(self) -> Side:
+        """The prompt as a side of a pair whose cause is looked for."""
+        return Side(self.client, self.rendered, self.text, self.actions, self.profile)
+
+    def owner(self, offset: int) -> Owner:
+        """Return the owner of a character of the prompt. Raises RenderError (see `owner_at`)."""
+        return owner_at(
+            self.template, self.client, self.rendered, self.text, offset, lambda: self.body, self.profile
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An earlier and a later prompt side by side. What costs renders is found when first asked for."""
+
+    earlier: Prompt
+    later: Prompt
+
+    @cached_property
+    def chars(self) -> int:
+        """Characters that both share."""
+        return common_prefix(self.earlier.text, self.later.text)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Token ids that both share."""
+        return common_prefix_ids(self.earlier.ids, self.later.ids)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the text of the whole earlier prompt is a prefix of the later one's."""
+        return self.chars == len(self.earlier.text)
+
+    @cached_property
+    def preserved(self) -> bool:
+        """Whether the earlier prompt without its generation prompt is a prefix of the later one."""
+        return self.later.text.startswith(self.earlier.body)
+
+    @cached_property
+    def owner(self) -> Owner:
+        """The owner of the first differing character of the later prompt. Raises RenderError."""
+        return self.later.owner(self.chars)
+
+    @cached_property
+    def was(self) -> Owner:
+        """The owner of the first differing character of the earlier prompt. Raises RenderError."""
+        return self.earlier.owner(self.chars)
+
+
+def since_previous(compared: Comparison, explained: Explanation | None = None) -> SincePrevious:
+    """Report how a prompt compares with the previous turn's, and why, where a cause was looked for."""
+    cause = explained.cause if explained else None
+    confirmed = explained.confirmed if explained else None
+    if compared.preserved:
+        return SincePrevious(
+            compared.tokens, compared.chars, True, compared.whole, cause=cause, confirmed=confirmed
+        )
+    return SincePrevious(
+        tokens=compared.tokens,
+        chars=compared.chars,
+        body_preserved=False,
+        generation_prompt_shared=compared.whole,
+        region=compared.owner.region,
+        message=message_ref(compared.owner),
+        rendered_index=compared.owner.rendered_index,
+        was=_place(compared.was),
+        cause=cause,
+        confirmed=confirmed,
+    )
+
+
+def divergence(compared: Comparison, block_size: int, explained: Explanation | None = None) -> Divergence:
+    """Report where a prompt parts from a stored one that is no prefix of it.
+
+    Args:
+        compared: the stored prompt and this one.
+        block_size: tokens per cache block.
+        explained: why, where a cause was looked for.
+    """
+    stored, prompt, chars, tokens = compared.earlier, compared.later, compared.chars, compared.tokens
+    ids = slice(tokens, tokens + SHOWN_IDS if compared.whole else tokens)
+    return Divergence(
+        stored_turn=stored.turn,
+        tokens=tokens,
+        chars=chars,
+        region=compared.owner.region,
+        message=message_ref(compared.owner),
+        rendered_index=compared.owner.rendered_index,
+        cause=explained.cause if explained else None,
+        confirmed=explained.confirmed if explained else False,
+        line=compared.owner.line,
+        stored=stored.text[chars : chars + EXCERPT],
+        prompt=prompt.text[chars : chars + EXCERPT],
+        remedy=next(iter(explained.remedies), None) if explained else None,
+        block=tokens // block_size,
+        before=prompt.text[max(0, chars - BEFORE) : chars],
+        was=_place(compared.was),
+        evidence=explained.evidence if explained else None,
+        remedies=explained.remedies if explained else (),
+        chain=explained.chain if explained else (),
+        stored_ids=tuple(map(int, stored.ids[ids])),
+        prompt_ids=tuple(map(int, prompt.ids[ids])),
+    )
+
+
+def reply_divergence(
+    compared: Comparison, reply: Reply, stored: int, tokens: int, block_size: int, *, causes: bool = True
+) -> Divergence:
+    """Report where a prompt that begins with a stored one parts from the reply stored behind that.
+
+    Args:
+        compared: the stored prompt, all of whose ids are shared, and this one.
+        reply: the reply to the stored prompt.
+        stored: how many of the reply's ids are stored.
+        tokens: token ids that the prompt shares with the stored sequence.
+        block_size: tokens per cache block.
+        causes: whether a cause is told.
+    """
+    earlier, prompt = compared.earlier, compared.later
+    text = earlier.text + reply.text
+    chars = min(common_prefix(text, prompt.text), len(prompt.text) - 1)
+    owner = prompt.owner(chars)
+    at = tokens - len(earlier.ids)
+    alike = retokenised(compared, reply, tokens)
+    was, now = reply.ids[at:stored][:SHOWN_IDS], prompt.ids[tokens : tokens + SHOWN_IDS]
+    why = reply_explanation(compared, reply, chars, owner, tokens) if causes else None
+    return Divergence(
+        stored_turn=earlier.turn,
+        tokens=tokens,
+        chars=chars,
+        region=owner.region,
+        message=message_ref(owner),
+        rendered_index=owner.rendered_index,
+        cause=why.cause if why else None,
+        confirmed=why.confirmed if why else False,
+        line=owner.line,
+        stored=text[chars : chars + EXCERPT],
+        prompt=prompt.text[chars : chars + EXCERPT],
+        remedy=next(iter(why.remedies), None) if why else None,
+        block=tokens // block_size,
+        before=prompt.text[max(0, chars - BEFORE) : chars],
+        was=Place("message", MessageRef(len(earlier.client.messages), "assistant", None), None),
+        evidence=why.evidence if why else None,
+        remedies=why.remedies if why else (),
+        chain=why.chain if why else (),
+        stored_ids=tuple(map(int, was)) if alike else (),
+        prompt_ids=tuple(map(int, now)) if alike else (),
+    )
+
+
+def _place(owner: Owner) -> Place:
+    return Place(owner.region, message_ref(owner), owner.line)

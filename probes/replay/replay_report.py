@@ -1,0 +1,434 @@
+"""The replay's report: one value that every output prints from, and whose JSON form is `tplaudit.replay/1`.
+
+The field names are the JSON names; docs/json.md explains them. What is not known is None. Everything under a
+key named `seconds` or `measured` depends on the machine; all else is the same at every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..attribution.ownership import Owner, Region
+from ..conversation import TOP_LEVEL
+from ..cost.cost_report import Cost, Prediction, Speed, Wasted
+from ..findings import Finding
+from ..policies.base import Action
+
+SCHEMA = "tplaudit.replay/1"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """A message of the client's request.
+
+    Attributes:
+        index: counted from 0; None for the request's top-level system text.
+        role: as the client sent it.
+        field: `content`, `reasoning`, `tool_calls`, …, or `header` for what the template writes around them.
+    """
+
+    index: int | None
+    role: str
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An owner on the earlier side of a comparison."""
+
+    region: Region
+    message: MessageRef | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What would stop a divergence.
+
+    Attributes:
+        kind: what it is a setting of: `kwarg`, `policy`, `client`, `template` or `cache`.
+        set: what to set or do, short.
+        tokens: how many more tokens the prompt would share then (counted).
+        paste: a line to paste for the server or client in question, where it is known.
+    """
+
+    kind: str
+    set: str
+    tokens: int
+    paste: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """One of several causes, one behind the other.
+
+    Attributes:
+        cause: an id of docs/causes.md.
+        confirmed: whether a counterfactual render proved it.
+        tokens: token ids that are shared while the causes before it are undone (counted).
+        region: what the first differing character then belongs to.
+        message: the message that it belongs to.
+        line: line of the template that wrote it.
+        evidence: what shows it, one sentence without a full stop.
+        values: what stood there and what stands there now, for a short stretch that changes.
+        remedy: what would stop it, where known.
+    """
+
+    cause: str
+    confirmed: bool
+    tokens: int
+    region: Region
+    message: MessageRef | None
+    line: int | None
+    evidence: str
+    values: tuple[str, str] | None = None
+    remedy: Remedy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Tokens that the prompt shares with a stored sequence and the cache does not give back.
+
+    Attributes:
+        cause: `cache-granularity` or `evicted`, of docs/causes.md.
+        tokens: how many (counted).
+        evidence: what shows it, one sentence without a full stop.
+        remedy: what would win some of them back, where known.
+    """
+
+    cause: Literal["cache-granularity", "evicted"]
+    tokens: int
+    evidence: str
+    remedy: Remedy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where a prompt parts from the closest stored sequence.
+
+    Attributes:
+        stored_turn: the turn that stored it.
+        tokens: token ids that both share (counted).
+        chars: characters that both share (counted).
+        region: what the first differing character belongs to in this prompt.
+        message: the message that it belongs to, for region `message`.
+        rendered_index: index of that message in the list that the template saw.
+        cause: an id of docs/causes.md, or None where no cause was looked for.
+        confirmed: whether a counterfactual render proved the cause.
+        line: line of the template that wrote the character.
+        stored: the stored text from the point on, shortened.
+        prompt: this prompt's text from the point on, shortened.
+        remedy: what would stop it, the most useful; None where nothing is known to.
+        block: the cache block in which the prompts part, counted from 0.
+        before: what both have before the point, shortened.
+        was: what the first differing character of the stored prompt belongs to.
+        evidence: what shows the cause, one sentence without a full stop.
+        remedies: everything that would stop it, `remedy` first.
+        chain: this cause, and what would part the prompts next if those before were undone; at most five.
+        stored_ids: the stored ids from the point on, where the characters go on alike; else empty.
+        prompt_ids: this prompt's ids from there on, likewise.
+    """
+
+    stored_turn: int
+    tokens: int
+    chars: int
+    region: Region
+    message: MessageRef | None
+    rendered_index: int | None
+    cause: str | None
+    confirmed: bool
+    line: int | None
+    stored: str
+    prompt: str
+    remedy: Remedy | None = None
+    block: int = 0
+    before: str = ""
+    was: Place | None = None
+    evidence: str | None = None
+    remedies: tuple[Remedy, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
+    stored_ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SincePrevious:
+    """How a prompt compares with the previous turn's, whether or not that one is the closest.
+
+    Attributes:
+        tokens: token ids that both share, generation prompts included (counted).
+        chars: characters that both share (counted).
+        body_preserved: whether the earlier prompt without its generation prompt is a prefix of this one.
+        generation_prompt_shared: whether the whole earlier prompt is.
+        region: what the first differing character belongs to here; None where the body is preserved.
+        message: the message that it belongs to.
+        rendered_index: index of that message in the list that the template saw.
+        was: what the first differing character of the earlier prompt belongs to.
+        cause: an id of docs/causes.md, or None.
+        confirmed: whether a counterfactual render proved the cause.
+    """
+
+    tokens: int
+    chars: int
+    body_preserved: bool
+    generation_prompt_shared: bool
+    region: Region | None = None
+    message: MessageRef | None = None
+    rendered_index: int | None = None
+    was: Place | None = None
+    cause: str | None = None
+    confirmed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReply:
+    """What is stored of a turn's reply.
+
+    Attributes:
+        tokens: how many of its tokens are stored (counted); 0 where the server leaves it out.
+        source: `generated` for ids that the transcript has, `text` for the ids of the reply's text, which
+            can differ from those that the model generated.
+    """
+
+    tokens: int
+    source: Literal["generated", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReport:
+    """One turn under one policy. All token counts are counted; None where the turn raised.
+
+    Attributes:
+        turn: number of the request, counted from 1.
+        messages: length of the client's message list.
+        prompt_tokens: length of the prompt.
+        depth: tokens that it shares with the closest stored sequence, the divergence depth.
+        divergence: where it parts from the closest stored sequence; None where that is a prefix of it.
+        since_previous: how it compares with the previous turn; None on the first and next to one that raised.
+        reused: tokens taken over from the cache.
+        reprefill: tokens that had to be computed.
+        unavoidable: tokens that an append-only client and template would have had to compute.
+        avoidable: the rest, the waste.
+        losses: shared tokens that the cache does not give back, by reason.
+        cost: what the prefill took, where a model ran, or would take at a given rate.
+        actions: what the policy did to the messages.
+        error: what the template raised.
+        reply: what is stored of the reply; None where none was to be, or the transcript has none.
+    """
+
+    turn: int
+    messages: int
+    prompt_tokens: int | None = None
+    depth: int | None = None
+    divergence: Divergence | None = None
+    since_previous: SincePrevious | None = None
+    reused: int | None = None
+    reprefill: int | None = None
+    unavoidable: int | None = None
+    avoidable: int | None = None
+    losses: tuple[Loss, ...] = ()
+    cost: Cost | None = None
+    actions: tuple[Action, ...] = ()
+    error: str | None = None
+    reply: StoredReply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFinding(Finding):
+    """One finding about the turns of one policy.
+
+    Attributes:
+        policy: the policy.
+        turns: the turns that show it.
+        tokens: the avoidable tokens of those turns, or the lost ones where blocks are concerned (counted).
+    """
+
+    policy: str
+    turns: tuple[int, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CauseTotal:
+    """How often a cause came up, and the avoidable tokens of those turns."""
+
+    turns: int
+    avoidable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the turns that rendered.
+
+    Attributes:
+        seconds: measured and predicted ones together; None where there are none.
+        wasted: the part of it that avoidable tokens cost; None likewise.
+        measured: speed and memory, where a model ran.
+    """
+
+    prompt_tokens: int
+    reused: int
+    reprefill: int
+    unavoidable: int
+    avoidable: int
+    seconds: float | None
+    causes: Mapping[str, CauseTotal] = field(default_factory=dict)
+    wasted: Wasted | None = None
+    measured: Speed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCounts:
+    """What the cache did, in blocks and bytes (counted)."""
+
+    hits: int
+    misses: int
+    stored_blocks: int
+    evicted_blocks: int
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """A cache that turns were replayed against.
+
+    Attributes:
+        kind: its name in docs/caches.md, without a block size.
+        block_size: tokens per block; 1 where it has no blocks.
+        capacity_bytes: the most that it may hold, where that was given.
+        bytes_per_token: of K and V, over all layers of full attention.
+        store: what is stored after a turn.
+        layers: what the model's layers keep, such as `plain`, `hybrid` or `rotating:512`.
+    """
+
+    kind: str
+    block_size: int
+    capacity_bytes: int | None
+    bytes_per_token: int | None
+    store: Literal["prompt", "prompt+output"] = "prompt"
+    layers: str = "plain"
+
+    @property
+    def described(self) -> str:
+        """The cache in a few words."""
+        blocks = f"blocks of {self.block_size} tokens" if self.block_size > 1 else "token by token"
+        return f"{self.kind}, {blocks}"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReport:
+    """All turns under one policy, against a cache of its own.
+
+    Attributes:
+        server_cache: the cache.
+        cache: what it did.
+    """
+
+    policy: str
+    turns: tuple[TurnReport, ...]
+    totals: Totals
+    cache: CacheCounts
+    summary: str
+    server_cache: CacheInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What stood in for the model.
+
+    Attributes:
+        source: what the person named.
+        kind: how it was found.
+        architecture: `model_type` of its configuration.
+        tokenizer: what counted the tokens.
+        approximate: whether the tokenizer is not the model's own.
+        weights: what the weights are, where a model ran.
+        blas: what multiplied its matrices, where a model ran.
+    """
+
+    source: str
+    kind: Literal["bundled", "directory", "hub", "template"]
+    architecture: str | None
+    tokenizer: str
+    approximate: bool
+    weights: str | None = None
+    blas: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """Prefills from restored blocks compared with cold ones (measured).
+
+    Attributes:
+        checked_turns: prompts that were compared.
+        max_abs_logit_difference: largest difference of the last position's logits.
+        cold_noise: the same between cold prefills of different chunking.
+        argmax_equal: whether every pair would go on with the same token.
+        passed: whether the difference is at most ten times the noise and every argmax is equal.
+    """
+
+    checked_turns: int
+    max_abs_logit_difference: float
+    cold_noise: float
+    argmax_equal: bool
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The whole replay.
+
+    Attributes:
+        transcript: what the person named.
+        cache: the first policy's; each policy has its own.
+        complete: whether it ran to the transcript's end.
+        error: why it did not, where it did not.
+        notes: what a reader has to know about the numbers.
+        findings: patterns over the turns of each policy.
+        prefill_rate: tokens per second that predicted seconds go by, where one was given.
+        prediction: what predicted seconds come from; None where there are none.
+        hours: length of the session by the transcript's timestamps, from the first request that ran to the
+            last; None where it has none.
+    """
+
+    schema: str
+    tplaudit: str
+    transcript: str
+    template: str
+    model: ModelInfo
+    cache: CacheInfo
+    engine: Literal["tokens", "mlx"]
+    policies: tuple[PolicyReport, ...]
+    verify: VerifyReport | None
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+    error: str | None = None
+    findings: tuple[ReplayFinding, ...] = ()
+    prefill_rate: float | None = None
+    prediction: Prediction | None = None
+    hours: float | None = None
+
+
+def message_ref(owner: Owner) -> MessageRef | None:
+    """Return the message that an owner names, if it names one."""
+    if owner.index is None or owner.role is None:
+        return None
+    return MessageRef(None if owner.index == TOP_LEVEL else owner.index, owner.role, owner.field)
+
+
+def to_json(report: ReplayReport) -> dict[str, Any]:
+    """Return the report as plain JSON types."""
+    import msgspec
+
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
+    return value
+
+
+def from_json(value: Mapping[str, Any]) -> ReplayReport:
+    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
+    import msgspec
+
+    return msgspec.convert(dict(value), ReplayReport)

@@ -1,0 +1,124 @@
+"""One sentence that a person can act on, in the words that server logs use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..policies.base import Action
+from .findings import still_depth
+from .replay_report import Divergence, TurnReport
+
+
+def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
+    """Say in a few sentences how the replay went: the most wasteful turn, or that nothing was wasted.
+
+    Args:
+        turns: the turns of one policy.
+        block_size: tokens per cache block; 1 where there are none.
+    """
+    if not turns:
+        return "No request was replayed."
+    raised = [turn for turn in turns if turn.error is not None]
+    if len(raised) == len(turns):
+        return f"No turn rendered: {turns[0].error}"
+    sentences = [
+        _raised_sentence(turns, raised) if raised else None,
+        _worst_sentence(turns, block_size),
+        _pattern_sentence(turns),
+        _first_rewrite(turns),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _raised_sentence(turns: Sequence[TurnReport], raised: Sequence[TurnReport]) -> str:
+    said = str(raised[0].error).rstrip(".")
+    return f"{len(raised)} of {len(turns)} turns raised, turn {raised[0].turn} first: {said}. Of the others:"
+
+
+def _worst_sentence(turns: Sequence[TurnReport], block_size: int) -> str:
+    """Describe the turn that wastes most, or say how little is wasted."""
+    worst = max(turns, key=lambda turn: turn.avoidable or 0)
+    if worst.avoidable:
+        return _turn_sentence(worst, block_size)
+    parted = [turn for turn in turns if turn.divergence is not None]
+    if not parted:
+        return "Append-only: no turn prefills a token that was already stored."
+    return (
+        f"Nothing was avoidable with blocks of {block_size} tokens, yet {len(parted)} of {len(turns)} turns "
+        f"part from what is stored, turn {parted[0].turn} first; a smaller --block-size shows the cost."
+    )
+
+
+def _turn_sentence(turn: TurnReport, block_size: int) -> str:
+    head = (
+        f"Turn {turn.turn} re-prefills {turn.reprefill:,} of {turn.prompt_tokens:,} tokens "
+        f"(reused {turn.reused:,})"
+    )
+    parted = turn.divergence
+    if parted is None:
+        where = f"ends inside a block of {block_size}" if block_size > 1 else "cannot be gone on from"
+        return f"{head}: what it shares with the cache {where} or was dropped."
+    return (
+        f"{head}; it shares the first {parted.tokens:,} tokens with turn {parted.stored_turn} "
+        f"and then differs in {_place(parted, turn.actions)}.{_why(parted, turn.actions)}"
+    )
+
+
+def _why(parted: Divergence, actions: Sequence[Action]) -> str:
+    """Say what shows the cause, unless the place says it already, and what would stop it."""
+    if parted.cause is None or parted.evidence is None:
+        return ""
+    said = parted.cause in ("system-hoisted", "note-neighbour-flip") and "which" in _place(parted, actions)
+    sure = "" if parted.confirmed or parted.cause == "other" else " (likely)"
+    evidence = "" if said else f" Cause{sure}: {parted.evidence}."
+    remedy = parted.remedy
+    return evidence + (f" Remedy: {remedy.set} (shares {remedy.tokens:,} tokens more)." if remedy else "")
+
+
+def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:
+    """Say how far the shared beginning moves while the prompts grow, where several turns waste something.
+
+    Where it stays within the leading block, a finding says so.
+    """
+    wasteful = [turn for turn in turns if turn.avoidable and turn.divergence]
+    if len(wasteful) < 3 or still_depth(turns):
+        return None
+    depths = [turn.depth or 0 for turn in wasteful]
+    lengths = [turn.prompt_tokens or 0 for turn in wasteful]
+    return (
+        f"In {len(wasteful)} of {len(turns)} turns the shared beginning is {min(depths):,} to "
+        f"{max(depths):,} tokens long, while the prompts have {min(lengths):,} to {max(lengths):,}."
+    )
+
+
+def _first_rewrite(turns: Sequence[TurnReport]) -> str | None:
+    """Name the first turn with a placement that the server rewrites without trying the template."""
+    for turn in turns:
+        for action in turn.actions:
+            if action.kind == "unsupported":
+                which = ", ".join(map(str, action.messages))
+                return (
+                    f"From turn {turn.turn} on message {which} is rewritten whatever the template can: "
+                    f"{action.why}."
+                )
+    return None
+
+
+def _place(parted: Divergence, actions: Sequence[Action]) -> str:
+    if parted.message is None:
+        return {
+            "tools": "the tool list",
+            "generation": "the generation prompt",
+            "head": "the text that the template writes before the messages",
+        }.get(parted.region, "a message")
+    index = parted.message.index
+    what = f"message {index} ({parted.message.role})"
+    done = [_DONE[action.kind] for action in actions if index in action.messages and action.kind in _DONE]
+    return f"{what}, {done[0]}" if done else what
+
+
+_DONE = {
+    "hoisted": "which this server moved into the first system block",
+    "noted": "which this server wrote into a neighbouring user turn",
+    "relocated": "which this server moved before the user turn",
+}

@@ -1,0 +1,175 @@
+"""llama.cpp's slot and its checkpoints."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tplaudit.probes.caches.base import Marks, Match
+from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
+from tplaudit.probes.models.layers import Layers
+from tplaudit.probes.tokenization.tokens import common_prefix_ids
+
+HYBRID = Layers(recurrent=True)
+conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=10)
+
+
+def array(tokens):
+    return np.array(tokens, np.int32)
+
+
+def common(one, other):
+    return common_prefix_ids(array(one), array(other))
+
+
+@given(conversations)
+def test_a_slot_keeps_what_its_last_prompt_shares(turn, prompts):
+    cache = LlamaCppCache()
+    slot, aside = [], []
+    for tokens in prompts:
+        kept = common(slot, tokens)
+        if slot and kept < len(slot) / 2:
+            if not any(other[: len(slot)] == slot for other in aside):
+                aside = [other for other in aside if slot[: len(other)] != other] + [slot]
+            best, share, most = None, kept / len(slot), kept
+            for other in aside:
+                shared = common(other, tokens)
+                if shared / len(other) >= 0.25 and shared / len(other) > share and shared > most:
+                    best, share, most = other, shared / len(other), shared
+            if best is not None:
+                aside.remove(best)
+                slot = best
+        assert turn(cache, tokens) == min(common(slot, tokens), len(tokens) - 1)
+        slot = tokens
+        assert cache.statistics.blocks == 1 + len(aside)
+
+
+def test_a_prompt_put_aside_comes_back(turn):
+    cache = LlamaCppCache()
+    turn(cache, range(100))
+    turn(cache, range(500, 510))
+    assert turn(cache, range(120)) == 100
+    assert turn(cache, range(500, 520)) == 10
+
+
+class Slot:
+    """The rule of checkpoints once more, token by token."""
+
+    def __init__(self, batch, micro_batch, min_step, most):
+        self.batch, self.micro_batch, self.min_step, self.most = batch, micro_batch, min_step, most
+        self.tokens, self.checkpoints, self.task = [], [], 0
+
+    def reuse(self, prompt):
+        shared = common(self.tokens, prompt)
+        if shared == len(self.tokens) < len(prompt):
+            return shared
+        fitting = [at for at, _ in self.checkpoints if at <= shared and at < len(prompt)]
+        return fitting[-1] if fitting else 0
+
+    def run(self, prompt, headers, reply):
+        self.task += 1
+        done = self.reuse(prompt)
+        self.checkpoints = [each for each in self.checkpoints if each[0] <= done]
+        reused = done
+        while done < len(prompt):
+            start, before = done, list(self.checkpoints)
+            while done < len(prompt) and done - start < self.batch:
+                done += 1
+                left = len(prompt) - done
+                if self.admits(done, headers, before) or left in (
+                    min(self.batch, 4 + self.micro_batch),
+                    min(self.batch, 4),
+                ):
+                    break
+            near = len(prompt) < done + self.micro_batch
+            if start and (near or self.admits(start, headers, before)):
+                self.keep(start)
+        self.tokens = [*prompt, *reply]
+        return reused
+
+    def admits(self, at, headers, checkpoints):
+        return at in headers and (
+            at == headers[-1] or not checkpoints or at > checkpoints[-1][0] + self.min_step
+        )
+
+    def keep(self, start):
+        left = []
+        for number, (at, task) in enumerate(self.checkpoints):
+            full = len(left) + len(self.checkpoints) - number + 1 >= self.most
+            if full and task != self.task and left and at <= left[-1][0] + self.min_step:
+                continue
+            left.append((at, task))
+        left = left[max(0, len(left) - self.most + 1) :]
+        self.checkpoints = [*(each for each in left if each[0] != start), (start, self.task)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 60),
+            st.integers(1, 60),
+            st.integers(0, 6),
+            st.sets(st.integers(1, 110), max_size=6),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(5, 40),
+    st.integers(1, 20),
+    st.integers(0, 30),
+    st.integers(2, 6),
+)
+def test_checkpoints_are_those_of_a_token_by_token_prefill(turns, batch, micro_batch, min_step, most):
+    cache, slot = LlamaCppCache(HYBRID), Slot(batch, micro_batch, min_step, most)
+    cache.batch, cache.micro_batch, cache.min_step, cache.max_checkpoints = batch, micro_batch, min_step, most
+    cache._put_aside = lambda entry: None
+    for number, (kept, new, reply, starts) in enumerate(turns):
+        prompt = [*slot.tokens[:kept], *(100 * number + at for at in range(new))]
+        headers = tuple(sorted(at for at in starts if at < len(prompt)))
+        written = [-100 * number - 1 - at for at in range(reply)]
+        match = cache.match(array(prompt))
+        assert match.reused == slot.run(prompt, headers, written)
+        marks = Marks(prompt_tokens=len(prompt), user_headers=headers)
+        cache.store(array([*prompt, *written]), match=match, marks=marks)
+        assert list(cache._slot.checkpoints[:-1]) == [at for at, _ in slot.checkpoints]
+
+
+def test_checkpoints(turn):
+    cache = LlamaCppCache(HYBRID)
+    cache.micro_batch = 20
+    cache.min_step = 30
+    marks = Marks(prompt_tokens=100, user_headers=(10, 25, 41, 60))
+    spans = cache.spans(array(range(110)), Match(0), marks)
+    assert [span.end for span in spans] == [10, 41, 60, 76, 96, 110]
+    turn(cache, range(110), marks)
+    assert cache.reusable(95, 200) == 76
+    assert turn(cache, range(130), Marks(user_headers=(115,))) == 110
+    # A batch that ends near the prompt's end leaves one at its own beginning, the slot's old end.
+    assert turn(cache, [*range(112), 999, 998]) == 110
+    assert turn(cache, [*range(9), 999, 998]) == 0
+
+
+def test_the_old_end_is_no_checkpoint_behind_a_long_continuation(turn):
+    cache = LlamaCppCache(HYBRID)
+    cache.micro_batch = 20
+    turn(cache, range(100))
+    turn(cache, range(150))
+    assert cache.match(array([*range(105), 999])).reused == 96
+
+
+def test_a_long_first_prompt_has_checkpoints_at_user_turns_far_apart(turn):
+    cache = LlamaCppCache(HYBRID)
+    headers = tuple(range(500, 30_000, 500))
+    turn(cache, range(30_000), Marks(user_headers=headers))
+    reused = [cache.match(array([*range(at), -1])).reused for at in (20_000, 26_000, 29_600, 29_990, 29_999)]
+    # 500, then the next one more than 8,192 behind it, and so on; the last one; 516 and 4 before the end.
+    assert reused == [17_500, 26_000, 29_500, 29_500, 29_996]
+
+
+def test_checkpoints_are_limited_and_those_behind_the_prompt_go(turn):
+    cache = LlamaCppCache(HYBRID)
+    cache.max_checkpoints = 2
+    cache.micro_batch = 20
+    turn(cache, range(100), Marks(user_headers=(50,)))
+    assert cache.match(array([*range(76), 999])).reused == 76
+    assert cache.match(array([*range(75), 999])).reused == 0

@@ -1,0 +1,57 @@
+"""Rapid-MLX's cache; the server's own lookup was run beside it (docs/caches.md)."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tplaudit.probes.caches.base import Marks, Match
+from tplaudit.probes.caches.servers.rapid_mlx import RapidMlxCache
+from tplaudit.probes.models.layers import Layers
+from tplaudit.probes.tokenization.tokens import common_prefix_ids
+
+HYBRID = Layers(recurrent=True)
+conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=10)
+
+
+def array(tokens):
+    return np.array(tokens, np.int32)
+
+
+def common(one, other):
+    return common_prefix_ids(array(one), array(other))
+
+
+@given(conversations)
+def test_rapid_mlx_shares_every_token_of_plain_layers(turn, prompts):
+    cache = RapidMlxCache()
+    for number, tokens in enumerate(prompts):
+        shared = max((common(tokens, other) for other in prompts[:number]), default=0)
+        assert turn(cache, tokens) == min(shared, len(tokens) - 1) == cache.reusable(shared, len(tokens))
+
+
+def test_rapid_mlx_goes_back_to_recurrent_checkpoints(turn):
+    cache = RapidMlxCache(HYBRID)
+    marks = Marks(prompt_tokens=9000, user_start=5000)
+    spans = cache.spans(array(range(9100)), Match(0), marks)
+    assert [span.end for span in spans] == [2048, 4096, 5000, 7048, 9096, 9100]
+    turn(cache, range(9100), marks)
+    # Four of five are left of the whole: 5000 is the anchor, 9096 the newest, 2048 close behind another.
+    assert [cache.reusable(at, 9200) for at in (4095, 4096, 5000, 7048, 9096)] == [0, 4096, 5000, 7048, 9096]
+    # The sequence that ends at the message start still has the first one.
+    reused = {
+        at: cache.match(array([*range(at), -1, -2])).reused for at in (3000, 4999, 5000, 7048, 9097, 9100)
+    }
+    assert reused == {3000: 2048, 4999: 4096, 5000: 5000, 7048: 7048, 9097: 9096, 9100: 9100}
+    # A whole prompt cannot give up its last token; the shorter sequence counts.
+    assert cache.match(array(range(9100))).reused == 5000
+    assert len(cache) == 2
+
+
+def test_rapid_mlx_limits_what_cannot_be_cut(turn):
+    cache = RapidMlxCache(HYBRID)
+    cache.max_uncut = 2
+    for first in range(4):
+        turn(cache, [first, 5, 6])
+    assert [cache.match(array([first, 5, 6, 7])).reused for first in range(4)] == [0, 0, 3, 3]
+    assert len(RapidMlxCache(HYBRID)) == 0

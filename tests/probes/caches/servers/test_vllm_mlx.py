@@ -1,0 +1,53 @@
+"""vllm-mlx's caches; the server's own lookups were run beside them (docs/caches.md)."""
+
+from __future__ import annotations
+
+import numpy as np
+from tplaudit.probes.caches.base import Marks
+from tplaudit.probes.caches.servers.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache
+from tplaudit.probes.models.layers import Layers
+
+HYBRID = Layers(recurrent=True)
+
+
+def array(tokens):
+    return np.array(tokens, np.int32)
+
+
+def test_vllm_mlx_prefers_a_whole_sequence_and_prefills_a_whole_prompt_again(turn):
+    cache = VllmMlxCache()
+    cache.min_tokens = 2
+    turn(cache, [1, 2, 3])
+    turn(cache, [1, 2, 3, 4, 5, 6])
+    assert cache.match(array([1, 2, 3, 4, 5, 9])).reused == 3
+    assert cache.match(array([1, 2, 9])).reused == 2
+    assert cache.match(array([1, 9, 9])).reused == 0
+    assert cache.match(array([1, 2, 3])).reused == 0
+    assert cache.match(array([1, 2, 3, 4])).reused == 0
+    assert cache.match(array([1, 2, 3, 4, 5])).reused == 0
+    assert cache.reusable(4, 5) == 4 and cache.reusable(5, 5) == 0 and cache.reusable(1, 9) == 0
+
+
+def test_vllm_mlx_stores_prompts_alone_where_layers_cannot_be_cut(turn):
+    cache = VllmMlxCache(HYBRID)
+    turn(cache, range(400), Marks(prompt_tokens=300))
+    assert cache.match(array(range(350))).reused == 300
+    turn(cache, range(3000))
+    assert cache.match(array(range(5000))).reused == 300
+    turn(cache, range(5000))
+    assert cache.match(array(range(6000))).reused == 5000
+    assert len(cache) == 1
+    turn(cache, range(1000, 1100))
+    assert len(cache) == 1
+
+
+def test_the_legacy_cache_needs_a_sequence_that_ends_where_the_prompt_parts(turn):
+    cache = VllmMlxLegacyCache()
+    turn(cache, [1, 2, 3])
+    turn(cache, [1, 2, 3, 4, 5])
+    assert cache.match(array([1, 2, 3, 9])).reused == 3
+    assert cache.match(array([1, 2, 3, 4, 9])).reused == 0
+    assert cache.match(array([1, 2])).reused == 1
+    assert cache.match(array([1, 2, 3, 4, 5])).reused == 4
+    assert cache.match(array([1, 2, 3, 4, 5, 6])).reused == 5
+    assert VllmMlxLegacyCache(HYBRID).match(array([1])).reused == 0

@@ -1,0 +1,89 @@
+"""Marks of prompts, read from renders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from tplaudit.probes.caches.prompt_boundaries import MarkReader, occurrences
+from tplaudit.probes.conversation import Message, Request
+from tplaudit.probes.models.layers import Layers
+from tplaudit.probes.replay.divergence import Prompt
+from tplaudit.probes.templates.template import ChatTemplate
+from tplaudit.probes.tokenization.files import load_tokenizer_named
+from tplaudit.probes.tokenization.tokens import IncrementalEncoder
+
+TEMPLATE = (
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% if think %}<think>\n{% endif %}{% endif %}"
+)
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "One?"},
+    {"role": "assistant", "content": "1"},
+    {"role": "user", "content": "Two?"},
+]
+HYBRID = Layers(recurrent=True)
+
+
+def prompt(messages, text=TEMPLATE, **kwargs):
+    template = ChatTemplate({"default": text}, source="test")
+    request = Request(tuple(Message(each, at) for at, each in enumerate(messages)), kwargs=kwargs)
+    text = template.render_request(request)
+    return Prompt(1, request, request, text, encoder().encode(text), template)
+
+
+def encoder():
+    return IncrementalEncoder(load_tokenizer_named("characters"))
+
+
+def test_positions_are_where_the_texts_stand():
+    made = prompt(CHAT, think=True)
+    marks = MarkReader(encoder(), HYBRID).read(made, replied=True)
+    assert marks.prompt_tokens == len(made.text)
+    assert marks.generation_prompt == made.text.index("[assistant]<think>")
+    assert marks.think_start == made.text.index("<think>")
+    assert marks.user_start == made.text.index("[user]Two?")
+    assert marks.user_headers == (made.text.index("[user]One?"), marks.user_start)
+    # An empty user turn shares its header.
+    assert marks.system_end == made.text.index("One?")
+    assert marks.ends_in_user
+    assert not marks.persists
+
+
+def test_a_generation_prompt_that_stays_persists():
+    marks = MarkReader(encoder(), HYBRID).read(prompt(CHAT))
+    assert marks.persists
+    assert (marks.think_start, marks.prompt_tokens) == (None, None)
+
+
+def test_tool_results_written_as_user_turns_are_user_turns_to_llama_cpp():
+    text = TEMPLATE.replace("[{{ m.role }}]", "[{{ 'user' if m.role == 'tool' else m.role }}]")
+    messages = [*CHAT, {"role": "assistant", "content": "call"}, {"role": "tool", "content": "3"}]
+    made = prompt(messages, text)
+    marks = MarkReader(encoder(), HYBRID).read(made)
+    assert marks.user_start == made.text.index("[user]Two?")
+    assert marks.user_headers == tuple(made.text.index(f"[user]{each}") for each in ("One?", "Two?", "3"))
+
+
+def test_occurrences():
+    assert occurrences(np.array([1, 1]), np.array([1, 1, 1, 2, 1, 1])) == (0, 1, 4)
+    assert occurrences(np.array([], np.int32), np.array([1])) == ()
+    assert occurrences(np.array([1, 2]), np.array([1])) == ()
+
+
+def test_nothing_is_looked_for_where_layers_can_be_cut():
+    made = replace(prompt(CHAT), template=None)
+    marks = MarkReader(encoder(), Layers()).read(made)
+    assert (marks.generation_prompt, marks.user_headers, marks.system_end) == (None, (), 0)
+    assert marks.ends_in_user
+    assert not MarkReader(encoder(), Layers()).read(prompt(CHAT[:3])).ends_in_user
+
+
+def test_a_template_that_refuses_the_beginning_gives_no_position():
+    strict = "{% if messages | length < 4 %}{{ raise_exception('more') }}{% endif %}" + TEMPLATE
+    made = prompt(CHAT)
+    made = replace(made, template=ChatTemplate({"default": strict}, source="test"))
+    marks = MarkReader(encoder(), HYBRID).read(made)
+    assert (marks.user_start, marks.user_headers, marks.system_end) == (0, (), 0)
+    assert marks.generation_prompt == made.text.rindex("[assistant]")

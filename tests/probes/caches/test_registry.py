@@ -1,0 +1,142 @@
+"""Names of caches: each policy's, what they make, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tplaudit.probes.caches.registry import make_cache, names
+from tplaudit.probes.errors import UsageError
+from tplaudit.probes.models.layers import Layers
+from tplaudit.probes.models.sizes import Sizes
+from tplaudit.probes.policies.registry import POLICIES
+
+
+def array(tokens):
+    return np.array(tokens, np.int32)
+
+
+@pytest.mark.parametrize("kind", POLICIES.values(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("model_kind", ["plain", "rotating:256", "hybrid"])
+def test_every_policys_cache_can_be_made(kind, model_kind):
+    cache = make_cache(kind.cache, model_kind=model_kind)
+    cache.store(array(range(3000)))
+    found = cache.match(array([*range(2999), -1, -2]))
+    assert 0 <= found.reused < 3001
+    assert cache.kind == kind.cache.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "model_kind", "kind", "block_size"),
+    [
+        ("paged", "plain", "paged", 256),
+        ("paged:64", "plain", "paged", 64),
+        ("paged:2048", "plain", "paged", 2048),
+        ("paged:64", "hybrid", "paged", 2048),
+        ("fusion-mlx", "plain", "fusion-mlx", 64),
+        ("fusion-mlx", "hybrid", "fusion-mlx", 2048),
+        ("fusion-mlx", "rotating:128", "fusion-mlx", 512),
+        ("flyto-mlx", "plain", "flyto-mlx", 256),
+        ("flyto-mlx", "hybrid", "flyto-mlx", 2048),
+        ("mtplx", "hybrid", "mtplx", 1),
+        ("rapid-mlx:paged", "plain", "rapid-mlx:paged", 64),
+        ("vllm-mlx:paged", "plain", "vllm-mlx:paged", 64),
+        ("vllm-mlx:legacy", "plain", "vllm-mlx:legacy", 1),
+        ("mlx-vlm", "plain", "mlx-vlm", 16),
+        ("mlx-vlm", "hybrid", "mlx-vlm", 1),
+        ("vllm", "plain", "vllm", 16),
+        ("vllm:32", "plain", "vllm", 32),
+        ("llama.cpp", "hybrid", "llama.cpp", 1),
+        ("sglang", "plain", "sglang", 1),
+        ("ollama", "rotating:512", "ollama", 1),
+        ("mlx-lm", "plain", "mlx-lm", 1),
+        ("rapid-mlx", "plain", "rapid-mlx", 1),
+    ],
+)
+def test_names(name, model_kind, kind, block_size):
+    cache = make_cache(name, model_kind=model_kind)
+    assert (cache.kind, cache.block_size) == (kind, block_size)
+    assert cache.statistics.blocks == 0
+
+
+@pytest.mark.parametrize("name", ["", "pagd", "paged:", "paged:0", "paged:x", "mlx-lm:16", "ollama:legacy"])
+def test_unknown_names(name):
+    with pytest.raises(UsageError, match="choose from paged, flyto-mlx, fusion-mlx, mlx-lm"):
+        make_cache(name)
+
+
+def test_what_does_not_go_together():
+    with pytest.raises(UsageError, match="has no blocks"):
+        make_cache("sglang", block_size=16)
+    assert make_cache("sglang", block_size=1).block_size == 1
+    with pytest.raises(UsageError, match="use the server's default, rapid-mlx"):
+        make_cache("rapid-mlx:paged", model_kind="hybrid")
+
+
+@pytest.mark.parametrize("kind", ["", "mamba", "rotating", "rotating:0", "rotating:x", "plain+", "hybrid:3"])
+def test_unknown_layers(kind):
+    with pytest.raises(UsageError, match="is no kind of layers"):
+        Layers.of(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "window", "recurrent"),
+    [
+        ("plain", None, False),
+        ("quantised:4", None, False),
+        ("rotating:512", 512, False),
+        ("hybrid+rotating:512+chunked:8192", 8192, True),
+        ("recurrent", None, True),
+    ],
+)
+def test_layers(kind, window, recurrent):
+    layers = Layers.of(kind)
+    assert (layers.window, layers.recurrent) == (window, recurrent)
+    assert layers.sliceable is (window is None and not recurrent)
+    assert layers.sliceable_at(511) is not recurrent
+    assert layers.sliceable_at(8192) is layers.sliceable
+
+
+@pytest.mark.parametrize("name", ["vllm", "mlx-vlm"])
+def test_a_whole_prompt_gives_up_its_last_block(name):
+    cache = make_cache(name)
+    cache.store(array(range(64)))
+    assert cache.match(array(range(64))).reused == cache.reusable(64, 64) == 48
+    assert cache.match(array(range(65))).reused == cache.reusable(64, 65) == 64
+    assert cache.reusable(64, 70) == 64 and cache.reusable(16, 16) == 0
+
+
+def test_the_versions_of_omlx_differ_where_all_is_there():
+    reused = {}
+    for version in ("0.5.3", "sept", "latest"):
+        cache = make_cache("paged", model_kind="hybrid", version=version)
+        cache.store(array(range(6000)))
+        reused[version] = [cache.match(array(range(length))).reused for length in (4096, 5000, 6500)]
+    assert reused == {"0.5.3": [0, 4096, 4096], "sept": [2048, 4096, 4096], "latest": [2048, 4096, 5999]}
+
+
+def test_blocks_of_case_28(case_28):
+    granularity, prompts = case_28
+    for pair in granularity["pairs"]:
+        for size, expected in pair["reused_by_block"].items():
+            cache = make_cache("paged", block_size=int(size))
+            assert cache.reusable(pair["shared_chars"], 1000) == expected
+            cache.store(prompts[pair["earlier"]])
+            assert cache.match(prompts[pair["later"]]).reused == expected
+
+
+def test_capacity_reaches_every_cache():
+    for name in names():
+        cache = make_cache(name, capacity_bytes=0, sizes=Sizes(1))
+        cache.store(array(range(3000)))
+        if name != "llama.cpp":  # its slot does not count
+            assert cache.statistics.bytes == 0
+            assert cache.statistics.refused_blocks + cache.statistics.evicted_blocks > 0
+
+
+def test_listing_caches_loads_none():
+    code = "import sys, tplaudit.probes.caches.registry as c; c.names(); print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,135 @@
+"""Bytes per token, told from a configuration."""
+
+from __future__ import annotations
+
+import pytest
+from tplaudit.probes.errors import InputError
+from tplaudit.probes.models.sizes import Sizes
+from tplaudit.probes.models.state_size import Footprint, footprint, kv_bytes_per_token
+
+LLAMA = {"num_hidden_layers": 3, "num_attention_heads": 8, "hidden_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("config", "itemsize", "expected"),
+    [
+        (LLAMA, 4, 2 * 3 * 8 * 8 * 4),
+        (LLAMA, 2, 2 * 3 * 8 * 8 * 2),
+        (LLAMA | {"num_key_value_heads": 2}, 4, 2 * 3 * 2 * 8 * 4),
+        (LLAMA | {"num_key_value_heads": 2, "head_dim": 128}, 4, 2 * 3 * 2 * 128 * 4),
+        ({"text_config": LLAMA, "hidden_size": 4096}, 4, 2 * 3 * 8 * 8 * 4),
+        (LLAMA | {"layer_types": ["full_attention"] * 3}, 4, 2 * 3 * 8 * 8 * 4),
+        (LLAMA | {"layer_types": ["full_attention", "sliding_attention"]}, 4, None),
+        (LLAMA | {"kv_lora_rank": 512}, 4, None),
+        ({"num_hidden_layers": 3}, 4, None),
+        (LLAMA | {"num_attention_heads": 0}, 4, None),
+        ({}, 4, None),
+    ],
+)
+def test_from_a_config(config, itemsize, expected):
+    assert kv_bytes_per_token(config, itemsize) == expected
+
+
+WINDOW = LLAMA | {"sliding_window": 100, "num_hidden_layers": 8}
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        ({}, "plain"),
+        ({"model_type": ["llama"]}, "plain"),
+        ({"model_type": "mamba2"}, "recurrent"),
+        ({"model_type": "jamba"}, "hybrid"),
+        ({"text_config": {"model_type": "qwen3_5_text"}}, "hybrid"),
+        ({"model_type": "other", "layer_types": ["linear_attention", "full_attention"]}, "hybrid"),
+        # Families that do not read the key.
+        (WINDOW | {"model_type": "qwen2"}, "plain"),
+        (WINDOW | {"model_type": "mistral"}, "plain"),
+        (WINDOW | {"model_type": "llama"}, "plain"),
+        (WINDOW | {"model_type": "llama", "layer_types": ["full_attention"] * 8}, "plain"),
+        (WINDOW | {"model_type": "llama", "layer_types": ["sliding_attention"] * 8}, "rotating:100"),
+        (WINDOW | {"model_type": "step3p5"}, "rotating:100"),
+        (WINDOW | {"model_type": "laguna"}, "plain"),
+        (WINDOW | {"model_type": "laguna", "layer_types": ["sliding_attention"] * 8}, "rotating:100"),
+        (LLAMA | {"model_type": "iquestloopcoder"}, "rotating:64"),
+        (LLAMA | {"model_type": "iquestloopcoder", "loop_window_size": 32}, "rotating:32"),
+        (LLAMA | {"model_type": "gemma3_text", "sliding_window": None}, "plain"),
+    ],
+)
+def test_kinds(config, kind):
+    assert footprint(config).kind == kind
+
+
+def test_windows_are_counted_by_pattern():
+    one = 2 * 8 * 8 * 4
+    assert footprint(WINDOW | {"model_type": "exaone4", "sliding_window_pattern": "LLLG"}) == Footprint(
+        "rotating:100", Sizes(2 * one, ((100, 6 * one),))
+    )
+    assert footprint(WINDOW | {"model_type": "gemma3_text"}) == Footprint(
+        "rotating:100", Sizes(one, ((100, 7 * one),))
+    )
+    # How many of its layers have a window is not known without `layer_types`.
+    assert footprint(WINDOW | {"model_type": "step3p5"}) == Footprint("rotating:100")
+    # Both times that a layer runs it keeps something.
+    assert footprint(LLAMA | {"model_type": "iquestloopcoder"}) == Footprint("rotating:64")
+
+
+@pytest.mark.parametrize("key", ["sparse_attention_config", "index_head_dim"])
+def test_an_indexers_keys_are_not_counted(key):
+    assert kv_bytes_per_token(LLAMA | {key: {"sparse_index_dim": 32}}) is None
+
+
+LINEAR = LLAMA | {
+    "model_type": "qwen3_5",
+    **dict.fromkeys(("linear_num_value_heads", "linear_num_key_heads"), 2),
+    **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), 16),
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (LLAMA | {"layer_types": 5}, "layer_types is no list"),
+        (LLAMA | {"layer_types": [{}]}, "layer_types is no list of names"),
+        ({"text_config": LLAMA | {"layer_types": 7}}, "layer_types is no list"),
+        (WINDOW | {"model_type": "laguna", "layer_types": "sliding"}, "layer_types is no list"),
+        (WINDOW | {"sliding_window_layers": 5}, "sliding_window_layers is no list"),
+        (WINDOW | {"model_type": "gemma3_text", "sliding_window": True}, "sliding_window is no whole number"),
+        (WINDOW | {"model_type": "gemma3_text", "sliding_window": -1}, "sliding_window is no whole number"),
+        (LINEAR | {"full_attention_interval": "x"}, "full_attention_interval is no whole number"),
+        (LINEAR | {"linear_conv_kernel_dim": "x"}, "linear_conv_kernel_dim is no whole number"),
+        ({"model_type": "iquestloopcoder", "loop_window_size": "x"}, "loop_window_size is no whole number"),
+        (
+            {"model_type": "llama4_text", "attention_chunk_size": []},
+            "attention_chunk_size is no whole number",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named(config, said):
+    with pytest.raises(InputError) as caught:
+        footprint(config, where="tiny/config.json")
+    assert str(caught.value).startswith(f"tiny/config.json: {said}")
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (LLAMA | {"num_hidden_layers": True}, "plain"),
+        (LLAMA | {"num_attention_heads": "8"}, "plain"),
+        (LLAMA | {"num_key_value_heads": -1}, "plain"),
+        (LINEAR | {"linear_key_head_dim": True}, "hybrid"),
+        (WINDOW | {"model_type": "gemma3_text", "head_dim": "x"}, "rotating:100"),
+    ],
+)
+def test_sizes_that_the_config_does_not_tell_are_unknown(config, kind):
+    assert footprint(config) == Footprint(kind)
+
+
+@pytest.mark.parametrize("value", [None, False, 0])
+def test_a_window_may_be_switched_off(value):
+    config = WINDOW | {"model_type": "gemma3_text", "sliding_window": value}
+    assert footprint(config).kind == "plain"
+
+
+def test_a_family_that_reads_no_window_may_have_anything_there():
+    assert footprint(WINDOW | {"model_type": "mistral", "sliding_window": True}).kind == "plain"

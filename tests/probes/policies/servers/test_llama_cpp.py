@@ -1,0 +1,259 @@
+"""What llama.cpp's server does to a request before its engine renders it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
+from tplaudit.probes.errors import RenderError
+from tplaudit.probes.policies.base import Prepared, render_prepared
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.servers.llama_cpp import Capabilities, capabilities, steady_billing_header
+from tplaudit.probes.templates.template import ChatTemplate
+
+LOOP = "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+CALLS = "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}"
+PLAIN = LOOP + CALLS + "{% endfor %}"
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + PLAIN
+CHANNEL = PLAIN + "{{ '<|channel|>' }}"
+TYPED = "{% for m in messages %}<{{ m.role }}>{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+TYPED_NO_SYSTEM = TYPED.replace("in messages", "in messages if m.role != 'system'")
+EITHER = (
+    "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}{% endfor %}"
+)
+STRICT = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('not first') }}"
+    "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+NOW = datetime(2026, 11, 29, 12)
+ALWAYS = {"enable_thinking": True, "datetime": "Nov 29 2026", "date_string": "29 Nov 2026"}
+KEPT = {
+    "preserve_thinking": True,
+    "clear_thinking": False,
+    "truncate_history_thinking": False,
+    "drop_thinking": False,
+}
+
+
+def S(content: Any) -> dict[str, Any]:
+    return {"role": "system", "content": content}
+
+
+def D(content: Any) -> dict[str, Any]:
+    return {"role": "developer", "content": content}
+
+
+def U(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def template(text: str) -> ChatTemplate:
+    return ChatTemplate({"default": text}, source="test")
+
+
+def prepared(
+    messages: list[dict[str, Any]], source: str = PLAIN, policy: str = "llama-cpp", **fields: Any
+) -> Prepared:
+    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **{"now": NOW, **fields})
+    return parse_policy(policy).prepare(request, template(source))
+
+
+def data(after: Prepared) -> list[dict[str, Any]]:
+    return [dict(message.data) for message in after.request.messages]
+
+
+VECTORS = {
+    "LC1": (NO_SYSTEM, [S("s"), U("u")], [U("s\nu")]),
+    "LC2": (NO_SYSTEM, [S("s")], []),
+    "LC3": (PLAIN, [S("s"), U("u"), S("n")], [S("s"), U("u"), S("n")]),
+    "LC4": (NO_SYSTEM, [U("u"), S("n")], [U("u"), S("n")]),
+    "LC5": (PLAIN, [D("d"), U("u")], [S("d"), U("u")]),
+    "LC6": (CHANNEL, [D("d"), U("u")], [D("d"), U("u")]),
+    "a developer without a system role": (NO_SYSTEM, [D("d"), U("u")], [U("d\nu")]),
+    "only the first goes on": (NO_SYSTEM, [S("s"), S("t"), U("u")], [S("s\nt"), U("u")]),
+    "no messages": (NO_SYSTEM, [], []),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vector(name: str) -> None:
+    source, before, after = VECTORS[name]
+    assert data(prepared(before, source)) == after
+
+
+def test_the_folded_text_keeps_its_owners() -> None:
+    message = prepared([S("s"), U("u")], NO_SYSTEM).request.messages[0]
+    assert [message.origin(offset) for offset in range(3)] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "keeps"), [("llama-cpp", True), ("llama-cpp:reasoning_preserve=on", True)]
+)
+def test_reasoning_is_preserved_by_default(policy: str, keeps: bool) -> None:
+    kwargs = prepared([U("u")], policy=policy).request.kwargs
+    assert kwargs == {**KEPT, **ALWAYS, "preserve_reasoning": keeps}
+
+
+def test_reasoning_is_left_out_with_the_flag_off() -> None:
+    kwargs = prepared([U("u")], policy="llama-cpp:reasoning_preserve=off").request.kwargs
+    assert kwargs == {
+        **{name: not value for name, value in KEPT.items()},
+        **ALWAYS,
+        "preserve_reasoning": False,
+    }
+
+
+def test_the_requests_own_kwargs_win() -> None:
+    kwargs = prepared([U("u")], kwargs={"drop_thinking": True, "enable_thinking": False}).request.kwargs
+    assert kwargs["drop_thinking"] is True
+    assert kwargs["enable_thinking"] is False
+    assert kwargs["preserve_thinking"] is True
+    kwargs = prepared([U("u")], kwargs={"preserve_reasoning": False}).request.kwargs
+    assert kwargs["preserve_thinking"] is False
+    kwargs = prepared([U("u")], kwargs={"preserve_reasoning": "x"}).request.kwargs
+    assert "preserve_thinking" not in kwargs
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"reasoning_effort": "none"}, {"enable_thinking": False}),
+        ({"reasoning_effort": "low"}, {"reasoning_effort": "low", "reasoning_strength": "low"}),
+        ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "low", "reasoning_strength": "low"}),
+        ({}, {}),
+    ],
+)
+def test_effort(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    kwargs = prepared([U("u")], fields=fields).request.kwargs
+    assert kwargs == {**KEPT, "preserve_reasoning": True, **ALWAYS, **expected}
+
+
+def test_the_clock_is_the_requests_else_the_templates() -> None:
+    given = ChatTemplate({"default": PLAIN}, source="test", now=datetime(2025, 1, 2))
+    request = Request((Message(U("u"), 0),))
+    assert parse_policy("llama-cpp").prepare(request, given).request.kwargs["date_string"] == "02 Jan 2025"
+
+
+def test_an_error_of_the_template_is_the_answer() -> None:
+    after = prepared([S("s"), U("u"), S("n")], STRICT)
+    assert not after.retries
+    with pytest.raises(RenderError, match="not first"):
+        render_prepared(after, template(STRICT))
+
+
+def test_templates_get_nothing_of_what_transformers_adds() -> None:
+    source = PLAIN + "{{ messages[1].reasoning_content }}"
+    messages = [U("u"), {"role": "assistant", "content": "a", "reasoning": "hm"}]
+    after = prepared(messages, source)
+    assert after.profile == "raw"
+    assert render_prepared(after, template(source))[0] == "<user>u<assistant>a"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (PLAIN, Capabilities(True, True, False, True)),
+        (NO_SYSTEM, Capabilities(False, True, False, True)),
+        (TYPED, Capabilities(True, False, True, False)),
+        (TYPED_NO_SYSTEM, Capabilities(False, False, True, False)),
+        (EITHER, Capabilities(True, True, False, False)),
+        ("{{ messages | length }}", Capabilities(False, False, False, False)),
+        ("{{ raise_exception('x') }}", Capabilities(False, False, False, False)),
+    ],
+)
+def test_capabilities(source: str, expected: Capabilities) -> None:
+    assert capabilities(template(source)) == expected
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "expected"),
+    [
+        (PLAIN, [text("a"), text("b")], "a\nb"),
+        (EITHER, [text("a"), text("b")], "a\nb"),
+        (TYPED, [text("a"), text("b")], [text("a"), text("b")]),
+        (TYPED, "a", [text("a")]),
+        (PLAIN, [text(""), text("a"), text(""), text("b")], "a\n\nb"),
+        (PLAIN, [text("see"), IMAGE, text("this"), text("now")], "see<__media__>this\nnow"),
+        (PLAIN, [{"type": "unknown"}], ""),
+        (PLAIN, [], ""),
+        (PLAIN, None, ""),
+        (PLAIN, 7, 7),
+    ],
+)
+def test_contents_take_the_form_that_the_template_accepts(source: str, content: Any, expected: Any) -> None:
+    assert data(prepared([U(content)], source)) == [U(expected)]
+
+
+def test_parts_keep_their_owners() -> None:
+    message = Message(U([text("a"), text("b")]), 5)
+    after = parse_policy("llama-cpp").prepare(Request((message,)), template(PLAIN))
+    assert after.request.messages[0].origins == (5,)
+
+
+def test_where_the_server_fails_so_does_the_policy() -> None:
+    after = prepared([S("s"), U([text("u")])], TYPED_NO_SYSTEM)
+    assert data(after) == [S([text("s")]), U([text("u")])]
+    with pytest.raises(RenderError, match="type must be string"):
+        render_prepared(after, template(TYPED_NO_SYSTEM))
+
+
+def test_arguments_are_parsed_where_the_template_takes_dicts() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    messages = [U("u"), {"role": "assistant", "tool_calls": [call]}]
+    assert data(prepared(messages, PLAIN))[1]["tool_calls"][0]["function"]["arguments"] == {"x": 1}
+    assert data(prepared(messages, EITHER))[1]["tool_calls"] == [call]
+
+
+def test_an_anthropic_request() -> None:
+    messages = [
+        U([{"type": "tool_result", "tool_use_id": "c", "content": [text("r"), text("s")]}, text("go")]),
+        S([text("n")]),
+    ]
+    after = prepared(
+        messages,
+        dialect="anthropic-messages",
+        system=[text("x-anthropic-billing-header: v=1; cch=a5145;"), text("You")],
+    )
+    assert data(after) == [
+        S("x-anthropic-billing-header: v=1; cch=fffff;You"),
+        U("go"),
+        {"role": "tool", "tool_call_id": "c", "content": "rs"},
+        S("n"),
+    ]
+    assert [message.index for message in after.request.messages] == [TOP_LEVEL, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("x-anthropic-billing-header: cch=12345;", "x-anthropic-billing-header: cch=fffff;"),
+        ("x-anthropic-billing-header: cch=123456;", "x-anthropic-billing-header: cch=123456;"),
+        ("x-anthropic-billing-header: v", "x-anthropic-billing-header: v"),
+        ("You. x-anthropic-billing-header: cch=12345;", "You. x-anthropic-billing-header: cch=12345;"),
+    ],
+)
+def test_the_billing_header(given: str, expected: str) -> None:
+    assert steady_billing_header(given) == expected
+
+
+def test_a_responses_request() -> None:
+    items = [{"type": "message", "role": "developer", "content": "d"}, {"role": "user", "content": "u"}]
+    after = prepared(items, dialect="openai-responses", system="I")
+    assert data(after) == [S("I"), S("d"), U("u")]
+
+
+def test_a_template_is_asked_once(fake_template: Any) -> None:
+    given, policy = fake_template(), parse_policy("llama-cpp")
+    for _ in range(3):
+        policy.prepare(Request((Message(U("u"), 0),)), given)
+    assert len(given.calls) == 4

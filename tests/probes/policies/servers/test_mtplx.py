@@ -1,0 +1,115 @@
+"""MTPLX: the strict hoist of its earlier releases, and the user turns of release 2.12."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
+from tplaudit.probes.policies.registry import Prepared, parse_policy
+
+VECTORS = {
+    vector["id"]: vector
+    for vector in json.loads(
+        (Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8")
+    )
+}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
+MARKED = {"tool_calls": [CALL], "_preserve_role_boundary": True}
+
+
+def S(content: Any) -> dict[str, Any]:
+    return {"role": "system", "content": content}
+
+
+def U(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def A(content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **keys}
+
+
+def T(content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": "c1", "content": content}
+
+
+def part(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def prepared(spec: str, messages: list[dict[str, Any]], **fields: Any) -> Prepared:
+    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
+    return parse_policy(spec).prepare(request, None)  # type: ignore[arg-type]
+
+
+def data(after: Prepared) -> list[dict[str, Any]]:
+    return [dict(message.data) for message in after.request.messages]
+
+
+@pytest.mark.parametrize("name", ["S1", "S2", "S3", "S4", "N5", "N6"])
+def test_vector(name: str) -> None:
+    vector = VECTORS[name]
+    spec = "mtplx" if vector["merge_consecutive_roles"] else "mtplx:route=none"
+    assert data(prepared(spec, vector["messages"])) == vector["expected"]
+
+
+def test_later_system_turns_become_user_turns_where_they_stand() -> None:
+    messages = [S("a"), S(["b", part("c")]), U("u"), A("x"), S(""), S("n"), A("y")]
+    after = prepared("mtplx:version=2.12,route=none", messages)
+    assert data(after) == [S("a\n\nbc"), U("u"), A("x"), U("n"), A("y")]
+    assert [(action.kind, action.messages) for action in after.actions] == [
+        ("kept", (0,)),
+        ("kept", (1,)),
+        ("dropped", (4,)),
+        ("noted", (5,)),
+    ]
+
+
+def test_the_user_turn_beside_it_absorbs_it() -> None:
+    messages = [S("base"), U("u"), S("n"), A("", tool_calls=[CALL]), T("r"), S("m"), U("v")]
+    after = prepared("mtplx:version=2.12", messages)
+    assert data(after) == [S("base"), U("u\n\nn"), A("", **MARKED), T("r"), U("m\n\nv")]
+    assert [message.origins for message in after.request.messages] == [(0,), (1, 2), (3,), (4,), (5, 6)]
+
+
+def test_the_release_drops_void_assistants_and_joins_no_calling_ones() -> None:
+    messages = [U("u"), A(""), A(None, tool_calls=[CALL]), A("a"), A([part("b"), part("c")])]
+    after = prepared("mtplx:version=2.12", messages)
+    assert data(after) == [U("u"), A("", **MARKED), A("a\n\nbc")]
+    assert ("dropped", (1,)) in [(action.kind, action.messages) for action in after.actions]
+
+
+@pytest.mark.parametrize("version", ["", ":version=2.12"])
+def test_an_anthropic_request(version: str) -> None:
+    messages = [
+        U(
+            [
+                part("a"),
+                {"type": "tool_result", "tool_use_id": "c1", "content": [part("r"), part("s")]},
+                part("b"),
+            ]
+        ),
+        A([{"type": "thinking", "thinking": "t"}, part("x"), part("y")]),
+    ]
+    after = prepared(
+        f"mtplx{version}",
+        messages,
+        dialect="anthropic-messages",
+        system=[
+            part("x-anthropic-billing-header: v1"),
+            part("You \n X-Anthropic-Billing-Header: z"),
+            part("Be"),
+        ],
+    )
+    assert data(after) == [S("You\n\nBe"), U("a"), T("rs"), U("b"), A("xy", reasoning_content="t")]
+    assert after.request.messages[0].index == TOP_LEVEL
+
+
+def test_arguments_that_are_no_object_become_none() -> None:
+    call = {**CALL, "function": {"name": "f", "arguments": "[1]"}}
+    (turn,) = prepared("mtplx", [A("", tool_calls=[call])]).request.messages
+    assert turn.data["tool_calls"] == [CALL]
+    assert not prepared("mtplx", [A("a")], partial=True).request.partial

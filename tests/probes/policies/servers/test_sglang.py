@@ -1,0 +1,136 @@
+"""SGLang's routes and the versions of its messages route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
+from tplaudit.probes.policies.base import Prepared
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.templates.template import ChatTemplate
+
+IN_PLACE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+DROPS = "{% for m in messages if m.role != 'system' or loop.first %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+RAISES = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('x') }}"
+    "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+
+
+def template(text: str) -> ChatTemplate:
+    return ChatTemplate({"default": text}, source="test")
+
+
+def request_of(messages: list[dict[str, Any]], **fields: Any) -> Request:
+    return Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def data(prepared: Prepared) -> list[dict[str, Any]]:
+    return [dict(message.data) for message in prepared.request.messages]
+
+
+CONVERSATION = [
+    {"role": "system", "content": " a "},
+    {"role": "user", "content": "u"},
+    {"role": "system", "content": " n\n"},
+    {"role": "user", "content": "v"},
+    {"role": "system", "content": " "},
+]
+
+
+@pytest.mark.parametrize("source", [DROPS, RAISES])
+@pytest.mark.parametrize("route", ["messages", "none"])
+def test_what_the_template_does_not_write_moves_behind_the_top_level_text(source: str, route: str) -> None:
+    after = parse_policy(f"sglang:route={route}").prepare(request_of(CONVERSATION), template(source))
+    assert data(after) == [
+        {"role": "system", "content": " a \nn"},
+        {"role": "user", "content": "u"},
+        {"role": "user", "content": "v"},
+    ]
+    first = after.request.messages[0]
+    assert [first.origin(offset) for offset in range(5)] == [0, 0, 0, 2, 2]
+    kinds = {action.messages: action.kind for action in after.actions}
+    assert kinds == {(2, 4): "probed", (0,): "kept", (2,): "hoisted", (4,): "dropped"}
+
+
+def test_what_the_template_writes_stays() -> None:
+    after = parse_policy("sglang:route=messages").prepare(request_of(CONVERSATION), template(IN_PLACE))
+    assert data(after) == CONVERSATION
+
+
+def test_before_the_test_everything_moved() -> None:
+    policy = parse_policy("sglang:route=messages,version=2026-06-01")
+    after = policy.prepare(request_of(CONVERSATION), template(IN_PLACE))
+    assert [message.role for message in after.request.messages] == ["system", "user", "user"]
+    assert all(action.kind != "probed" for action in after.actions)
+
+
+@pytest.mark.parametrize("source", [IN_PLACE, RAISES])
+def test_chat_completions_passes_on(source: str) -> None:
+    after = parse_policy("sglang").prepare(request_of(CONVERSATION), template(source))
+    assert data(after) == CONVERSATION
+    assert {action.kind for action in after.actions} == {"kept"}
+
+
+def test_an_anthropic_request() -> None:
+    request = request_of(
+        [
+            {"role": "user", "content": [text("a"), text("b")]},
+            {
+                "role": "assistant",
+                "content": [{"type": "thinking", "thinking": "hm"}, text("x")],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "c", "content": [text("r"), text("s")]},
+                    text("go"),
+                ],
+            },
+            {"role": "system", "content": [text(" n "), text("m")]},
+        ],
+        dialect="anthropic-messages",
+        system=[text("You"), text("x-anthropic-billing-header: v"), text("Be")],
+        fields={"thinking": {"type": "adaptive"}},
+    )
+    after = parse_policy("sglang").prepare(request, template(RAISES))
+    assert data(after) == [
+        {"role": "system", "content": "You\nx-anthropic-billing-header: v\nBe\nn \nm"},
+        {"role": "user", "content": "a b"},
+        {"role": "assistant", "content": "<think>\nhm\n</think> x"},
+        {"role": "tool", "tool_call_id": "c", "content": "r s"},
+        {"role": "user", "content": "go"},
+    ]
+    assert after.request.messages[0].origins == (TOP_LEVEL, 3)
+    assert after.request.kwargs == {"enable_thinking": True}
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "expected"),
+    [
+        ("{{ enable_thinking }}{{ thinking }}", "disabled", {"enable_thinking": False}),
+        ("{{ thinking }}", "enabled", {"thinking": True}),
+        ("{{ messages }}", "adaptive", {"enable_thinking": True}),
+        ("{{ thinking }}", "", {}),
+    ],
+)
+def test_thinking_becomes_the_templates_own_variable(
+    source: str, kind: str, expected: dict[str, Any]
+) -> None:
+    request = request_of([{"role": "user", "content": "u"}], fields={"thinking": {"type": kind}})
+    assert parse_policy("sglang").prepare(request, template(source)).request.kwargs == expected
+
+
+def test_responses_pass_on() -> None:
+    request = request_of(
+        [{"type": "message", "role": "user", "content": "u"}, {"role": "developer", "content": "d"}],
+        dialect="openai-responses",
+        system="I",
+    )
+    after = parse_policy("sglang").prepare(request, template(RAISES))
+    assert [message.role for message in after.request.messages] == ["system", "user", "system"]

@@ -1,0 +1,151 @@
+"""Inputs that ended a run: each is one turn's or one template's error now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tplaudit.fixtures import TEMPLATES
+from tplaudit.probes.attribution.ownership import owner_at
+from tplaudit.probes.conversation import Message, Request
+from tplaudit.probes.errors import InputError, RenderError, RenderLimit
+from tplaudit.probes.models.model import load_model
+from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.placements.report import Failure, check_compiles
+from tplaudit.probes.placements.sweep import Settings, sweep
+from tplaudit.probes.templates import template as template_module
+from tplaudit.probes.templates.source import TemplateSource
+from tplaudit.probes.templates.template import ChatTemplate
+from tplaudit.probes.tokenization.files import load_bundled_tokenizer
+from tplaudit.probes.tokenization.tokens import IncrementalEncoder
+
+MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
+PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+OURS = [load_template(path) for path in sorted(TEMPLATES.glob("*.jinja"))]
+SUM = "{{ 1" + "+1" * 20_000 + " }}"
+
+
+def template(text: str) -> ChatTemplate:
+    return ChatTemplate({"default": text}, source="test")
+
+
+@pytest.mark.parametrize("tools", [5, "read", {"name": "read"}, True])
+def test_tools_of_another_type_are_a_render_error(tools: Any) -> None:
+    with pytest.raises(RenderError, match="'tools' must be a list") as caught:
+        template(PLAIN).render(MESSAGES, kwargs={"tools": tools})
+    assert caught.value.kind == "TypeError"
+
+
+@pytest.mark.parametrize("value", [[], ["content"], {"a": 1}, 1.5])
+def test_a_continuation_of_another_type_is_a_render_error(value: Any) -> None:
+    kwargs = {"continue_final_message": value, "add_generation_prompt": False}
+    with pytest.raises(RenderError, match="'continue_final_message' must be"):
+        template(PLAIN).render(MESSAGES, kwargs=kwargs)
+
+
+@pytest.mark.parametrize("value", [5, "x", [1], {}, None])
+@pytest.mark.parametrize("name", ["documents", "add_generation_prompt"])
+def test_other_overrides_reach_the_template(name: str, value: Any) -> None:
+    text = "{{ documents|tojson }}{{ 'yes' if add_generation_prompt }}" + PLAIN
+    assert "<user>Hello</>" in template(text).render(MESSAGES, kwargs={name: value})
+    if value == 5:
+        with pytest.raises(RenderError, match="not iterable"):
+            template("{% for d in documents %}{% endfor %}").render(MESSAGES, kwargs={"documents": value})
+
+
+@given(
+    st.sampled_from(OURS),
+    st.lists(st.sampled_from(["", "a", "Hello  ", "two\n\nlines \n"]), min_size=1, max_size=3),
+)
+def test_each_character_of_a_partial_prompt_has_an_owner(one: ChatTemplate, texts: list[str]) -> None:
+    roles = ["assistant" if number % 2 else "user" for number in range(len(texts))]
+    messages = tuple(
+        Message({"role": role, "content": text}, index)
+        for index, (role, text) in enumerate(zip(roles, texts, strict=True))
+    )
+    request = Request(messages, partial=True)
+    try:
+        prompt = one.render_request(request)
+    except RenderError:
+        return
+    for offset in {0, len(prompt) // 2, max(len(prompt) - 1, 0), len(prompt)}:
+        owner = owner_at(one, request, request, prompt, offset, lambda: prompt)
+        assert owner.index is None or owner.index < len(messages)
+
+
+def test_a_chunk_behind_the_cut_is_clamped() -> None:
+    one = template("{% for m in messages %}{{ '<' ~ m.role ~ '>' ~ m.content ~ '</end>' }}{% endfor %}")
+    request = Request((Message({"role": "user", "content": "Hello"}, 0),), partial=True)
+    prompt = one.render_request(request)
+    assert prompt == "<user>Hello"
+    assert owner_at(one, request, request, prompt, len(prompt) - 1, lambda: prompt).field == "content"
+
+
+def test_another_prompt_at_each_render_is_a_render_error() -> None:
+    one = template(PLAIN)
+    request = Request((Message(MESSAGES[0], 0),))
+    with pytest.raises(RenderError, match="same prompt twice"):
+        owner_at(one, request, request, "x" * 99, 98, lambda: "")
+
+
+@pytest.mark.parametrize("text", [SUM, "{{ a" + ".b" * 20_000 + " }}"])
+def test_a_tree_too_deep_to_walk_is_a_render_error(text: str) -> None:
+    source = TemplateSource(text)
+    for name in ("tree", "well_behaved", "generation_prompt_ends", "comparisons", "undeclared"):
+        with pytest.raises(RenderError, match="nested too deeply"):
+            getattr(source, name)
+
+
+def test_a_sweep_survives_a_bad_member(tmp_path: Path) -> None:
+    (tmp_path / "a.jinja").write_text(SUM)
+    (tmp_path / "b.jinja").write_text("{# nothing #}")
+    first, second = sweep([str(tmp_path / "a.jinja"), str(tmp_path / "b.jinja")], Settings())
+    assert isinstance(first, Failure) and "nested too deeply" in first.error
+    assert isinstance(second, Failure) and "renders nothing" in second.error
+
+
+def test_a_template_whose_renders_are_all_slow_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = template(PLAIN)
+    one.render(MESSAGES)
+    monkeypatch.setattr(template_module, "_SLOW_SECONDS", 0.0)
+    one.render(MESSAGES)
+    monkeypatch.setattr(template_module, "_MOST_SLOW_SECONDS", 0.0)
+    one.render(MESSAGES)
+    with pytest.raises(RenderLimit, match="too slow"):
+        one.render(MESSAGES)
+
+
+def test_a_template_that_inflates_conversations_is_stopped() -> None:
+    one = template("{{ 'a b ' * 1200000 }}")
+    for _ in range(2):
+        assert len(one.render(MESSAGES)) == 4_800_000
+    with pytest.raises(RenderLimit, match="writes too much"):
+        one.render(MESSAGES)
+
+
+def test_a_long_conversation_is_not_inflated() -> None:
+    one = template(PLAIN)
+    long = [{"role": "user", "content": "word " * 500_000}]
+    assert {len(one.render(long)) for _ in range(5)} == {2_500_009}
+
+
+def test_text_that_no_tokenizer_encodes_is_a_render_error() -> None:
+    with pytest.raises(RenderError, match="half a surrogate pair") as caught:
+        IncrementalEncoder(load_bundled_tokenizer()).encode("a\ud800b")
+    assert caught.value.kind == "EncodingError"
+
+
+def test_a_syntax_error_names_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jinja"
+    path.write_text("a\n{% if %}")
+    with pytest.raises(InputError, match="not a valid chat template") as caught:
+        load_model(None, template=str(path))
+    assert caught.value.where == f"{path}:2"
+
+
+def test_an_empty_template_is_not_valid() -> None:
+    with pytest.raises(InputError, match="renders nothing"):
+        check_compiles(template(""))
