@@ -14,7 +14,7 @@ from .output import check_output, say, stop, write_json, write_rich
 if TYPE_CHECKING:
     from ..probes.placements.placements import Case
     from ..probes.placements.report import Failure, ProbeReport
-    from ..probes.placements.sweep import Settings
+    from ..probes.placements.sweep import ProbeSettings
 
 
 class FailOn(StrEnum):
@@ -77,11 +77,11 @@ def command(
     from ..probes.findings import reaches
     from ..probes.ignore_file import read_ignore_file
     from ..probes.placements.report import ProbeReport, several_to_json, to_json
-    from ..probes.placements.sweep import Settings, folder_members, probe_input
+    from ..probes.placements.sweep import ProbeSettings, folder_members, probe_input
 
     options.check_one_stdin(models)
     check_output(output, models)
-    settings = Settings(
+    settings = ProbeSettings(
         options.read_kwargs(kwargs),
         options.read_special_tokens(special_token),
         options.read_now(now),
@@ -112,7 +112,7 @@ def command(
     stop(2 if missing else int(any(reaches(report.findings, fail_on.value) for report in reports)))
 
 
-def _swept(names: list[str], settings: Settings, jobs: int) -> list[ProbeReport | Failure]:
+def _swept(names: list[str], settings: ProbeSettings, jobs: int) -> list[ProbeReport | Failure]:
     """Probe several inputs. A person who interrupts that is told so: nothing has been printed until then."""
     from ..probes.placements.sweep import sweep
 
@@ -134,7 +134,7 @@ def _write_one(report: Any, document: dict[str, Any], as_json: bool, output: Pat
     write_rich(lambda console: draw(report, console), output)
 
 
-def _show(names: list[str], text: str, settings: Settings, as_json: bool, output: Path | None) -> None:
+def _show(names: list[str], text: str, settings: ProbeSettings, as_json: bool, output: Path | None) -> None:
     """Print the conversation of one placement, both prompts and the verdict."""
     from ..probes.errors import UsageError
     from ..probes.models.template_files import load_template

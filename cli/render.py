@@ -16,7 +16,7 @@ from . import options
 from .output import check_output, say, stop, write_json, write_rich, write_text
 
 if TYPE_CHECKING:
-    from ..probes.attribution.render_report import Plan, RenderReport
+    from ..probes.attribution.render_report import RenderPlan, RenderReport
     from ..probes.templates.llamacpp import LlamaCppEngine
     from ..probes.templates.template import ChatTemplate
     from ..probes.tokenization.tokens import IncrementalEncoder
@@ -74,7 +74,7 @@ def command(
     First comes what each policy does to the system turns of one turn; then, where the policies come to at
     most two outcomes, the messages before and after, and the prompt.
     """
-    from ..probes.attribution.render_report import Plan, several_to_json, to_json
+    from ..probes.attribution.render_report import RenderPlan, several_to_json, to_json
     from ..probes.policies.registry import parse_policy
     from ..probes.transcripts.reader import open_transcript
 
@@ -83,7 +83,7 @@ def command(
     check_output(output, [transcript, model, template])
     policies = [parse_policy(name) for name in (diff or options.policy_names(policy))]
     files = Files(template, tokenizer, options.read_special_tokens(special_token), options.read_now(now))
-    plan = Plan(
+    plan = RenderPlan(
         transcript=open_transcript(transcript).with_kwargs(options.read_kwargs(kwargs)),
         policies=policies,
         turn=turn,
@@ -167,7 +167,7 @@ def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEnc
     return loaded.template, IncrementalEncoder(loaded.tokenizer)
 
 
-def _of_member(plan: Plan, name: str, files: Files) -> RenderReport:
+def _of_member(plan: RenderPlan, name: str, files: Files) -> RenderReport:
     """Render with one template of a folder; one that cannot be read is a report too."""
     from ..probes.attribution.render_report import RenderReport
     from ..probes.errors import InputError
@@ -179,7 +179,7 @@ def _of_member(plan: Plan, name: str, files: Files) -> RenderReport:
     return _report(plan, *loaded)
 
 
-def _report(plan: Plan, template: ChatTemplate, encoder: IncrementalEncoder | None) -> RenderReport:
+def _report(plan: RenderPlan, template: ChatTemplate, encoder: IncrementalEncoder | None) -> RenderReport:
     """Render, with progress on stderr where all turns are wanted."""
     from ..probes.attribution.render_report import render_turns
 

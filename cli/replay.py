@@ -17,12 +17,12 @@ from .formats.durations import duration
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
-    from ..probes.cost.prefill_timer import Prefilling
+    from ..probes.cost.prefill_timer import PrefillTimer
     from ..probes.engine.mlx_engine import MLXEngine
     from ..probes.models.model import ReplayModel
     from ..probes.policies.base import Policy
-    from ..probes.replay.jobs import Settings
-    from ..probes.replay.plan import Plan
+    from ..probes.replay.jobs import ReplaySettings
+    from ..probes.replay.plan import PrefillPlan
     from ..probes.replay.replay import Replay
     from ..probes.replay.replay_report import ReplayReport, TurnReport
 
@@ -123,7 +123,7 @@ def command(
     from ..probes.findings import reaches
     from ..probes.models.model import load_model
     from ..probes.policies.registry import parse_policy
-    from ..probes.replay.jobs import Settings
+    from ..probes.replay.jobs import ReplaySettings
     from .formats.replay_text import draw
     from .formats.turn_text import draw_turn
 
@@ -141,7 +141,7 @@ def command(
     )
     chosen = engine.value if engine else loaded.default_engine
     identity = loaded.identity(kv_bits, kv_group_size)
-    settings = Settings(
+    settings = ReplaySettings(
         transcript,
         options.read_kwargs(kwargs),
         block_size,
@@ -193,7 +193,7 @@ def command(
     stop(code)
 
 
-def _check_sources(settings: Settings, calibration: Path | None, jobs: int) -> None:
+def _check_sources(settings: ReplaySettings, calibration: Path | None, jobs: int) -> None:
     """See that nothing is to be read that cannot be. Raises UsageError where it is."""
     from ..probes.errors import UsageError
 
@@ -207,7 +207,7 @@ def _check_sources(settings: Settings, calibration: Path | None, jobs: int) -> N
         )
 
 
-def _check_running(settings: Settings, jobs: int) -> None:
+def _check_running(settings: ReplaySettings, jobs: int) -> None:
     """See that nothing is asked of the mlx engine that only the other one does. Raises UsageError."""
     from ..probes.errors import UsageError
 
@@ -218,7 +218,7 @@ def _check_running(settings: Settings, jobs: int) -> None:
 
 
 def _check_counting(
-    settings: Settings, model: ReplayModel, verify: bool, max_minutes: float | None, kv_bits: int | None
+    settings: ReplaySettings, model: ReplayModel, verify: bool, max_minutes: float | None, kv_bits: int | None
 ) -> None:
     """See that nothing is asked of the tokens engine that only a model can do. Raises UsageError."""
     from ..probes.errors import UsageError
@@ -239,7 +239,7 @@ def _check_counting(
 
 
 def _in_processes(
-    settings: Settings, names: Sequence[str], jobs: int, loaded: ReplayModel
+    settings: ReplaySettings, names: Sequence[str], jobs: int, loaded: ReplayModel
 ) -> tuple[ReplayReport, int]:
     """Replay the policies in several processes; return the report and the exit code so far."""
     from rich.console import Console
@@ -256,7 +256,7 @@ def _in_processes(
 
 
 def _in_this_process(
-    settings: Settings,
+    settings: ReplaySettings,
     loaded: ReplayModel,
     policies: Sequence[Policy],
     engine: MLXEngine | None,
@@ -264,7 +264,7 @@ def _in_this_process(
     max_minutes: float | None,
 ) -> tuple[ReplayReport, int]:
     """Replay all policies side by side; return the report and the exit code so far."""
-    from ..probes.cost.prefill_timer import Prefilling
+    from ..probes.cost.prefill_timer import PrefillTimer
     from ..probes.errors import InputError
     from ..probes.replay.replay import Replay
     from ..probes.transcripts.reader import open_transcript
@@ -279,7 +279,7 @@ def _in_this_process(
         capacity_bytes=settings.capacity_bytes,
         store=settings.store,
     )
-    prefilling = Prefilling(
+    prefilling = PrefillTimer(
         engine,
         rate=settings.prefill_rate,
         calibration=settings.calibration,
@@ -315,20 +315,20 @@ def _interrupted_early() -> Iterator[None]:
         raise
 
 
-def _counted(replay: Replay, policies: Sequence[Policy]) -> Plan:
+def _counted(replay: Replay, policies: Sequence[Policy]) -> PrefillPlan:
     """Count what is going to be prefilled, up to the transcript's end or its first fault."""
     from rich.console import Console
 
     from ..probes.errors import InputError
-    from ..probes.replay.plan import Plan
+    from ..probes.replay.plan import PrefillPlan
 
     turns: list[tuple[TurnReport, ...]] = []
     with Console(stderr=True).status("counting …", spinner="dots"), suppress(InputError):
         turns.extend(replay.turns())
-    return Plan.of([policy.name for policy in policies], turns)
+    return PrefillPlan.of([policy.name for policy in policies], turns)
 
 
-def _announced(plan: Plan, prefilling: Prefilling) -> str:
+def _announced(plan: PrefillPlan, prefilling: PrefillTimer) -> str:
     """Say what is going to be prefilled, and how long it takes where that can be told."""
     tokens = ", ".join(f"{count:,} tokens under {policy}" for policy, count in plan.tokens.items())
     said = f"{len(plan.turns)} turns are going to prefill {tokens} (counted)"
@@ -336,7 +336,7 @@ def _announced(plan: Plan, prefilling: Prefilling) -> str:
     return f"{said}, in about {duration(plan.seconds(cost))} (predicted from a calibration)" if cost else said
 
 
-def _run(replay: Replay, plan: Plan | None) -> None:
+def _run(replay: Replay, plan: PrefillPlan | None) -> None:
     """Run all turns, with progress on stderr."""
     from rich.console import Console
 
@@ -351,7 +351,7 @@ def _run(replay: Replay, plan: Plan | None) -> None:
             status.update(f"turn {number}{of}: {tokens:,} tokens, {duration(spent)}{left}")
 
 
-def _left(replay: Replay, plan: Plan | None, number: int, spent: float) -> str:
+def _left(replay: Replay, plan: PrefillPlan | None, number: int, spent: float) -> str:
     """Tell the remaining time by what the turns so far took, weighed by what each one has to compute."""
     cost = replay.prefilling.cost
     if plan is None or cost is None or replay.prefilling.stopped:
@@ -360,7 +360,7 @@ def _left(replay: Replay, plan: Plan | None, number: int, spent: float) -> str:
     return f", about {duration(spent * rest / done)} left" if done else ""
 
 
-def _how_far(replay: Replay, plan: Plan | None) -> str:
+def _how_far(replay: Replay, plan: PrefillPlan | None) -> str:
     done = replay.finished
     if plan is None:
         return f"after turn {done}, with the rest not run"
@@ -368,7 +368,7 @@ def _how_far(replay: Replay, plan: Plan | None) -> str:
 
 
 def _has_sizes(model: ReplayModel) -> bool:
-    predicted = model.footprint
+    predicted = model.state_size
     return predicted.bytes_per_token is not None and predicted.bytes_per_snapshot is not None
 
 

@@ -13,7 +13,7 @@ from .probe import FailOn, IgnoreFile, Threshold
 
 if TYPE_CHECKING:
     from ..probes.placements.report import Failure
-    from ..probes.placements.sweep import Settings
+    from ..probes.placements.sweep import ProbeSettings
     from ..probes.templates.template import ChatTemplate
     from ..probes.thinking.audit import MergeReport, ThinkingAudit
 
@@ -57,10 +57,10 @@ def command(
     from ..probes.errors import UsageError
     from ..probes.findings import reaches
     from ..probes.ignore_file import read_ignore_file
-    from ..probes.placements.sweep import Settings, folder_members
+    from ..probes.placements.sweep import ProbeSettings, folder_members
     from ..probes.thinking.audit import ThinkingAudit, several_to_json
 
-    given = Settings(
+    given = ProbeSettings(
         options.read_kwargs(kwargs),
         options.read_special_tokens(special_token),
         options.read_now(now),
@@ -98,13 +98,13 @@ def command(
     stop(2 if missing else int(any(reaches(audit.findings, fail_on.value) for audit in audits)))
 
 
-def _load(name: str, given: Settings) -> ChatTemplate:
+def _load(name: str, given: ProbeSettings) -> ChatTemplate:
     from ..probes.models.template_files import load_template
 
     return load_template(name, special_tokens=given.special_tokens)
 
 
-def _examined(name: str, given: Settings, merge: MergeReport | None = None) -> ThinkingAudit:
+def _examined(name: str, given: ProbeSettings, merge: MergeReport | None = None) -> ThinkingAudit:
     from ..probes.thinking.audit import audit_thinking
 
     return audit_thinking(
@@ -112,7 +112,7 @@ def _examined(name: str, given: Settings, merge: MergeReport | None = None) -> T
     )
 
 
-def _result(name: str, given: Settings) -> ThinkingAudit | Failure:
+def _result(name: str, given: ProbeSettings) -> ThinkingAudit | Failure:
     from ..probes.errors import InputError
     from ..probes.thinking.audit import failure
 
@@ -122,7 +122,9 @@ def _result(name: str, given: Settings) -> ThinkingAudit | Failure:
         return failure(name, str(error))
 
 
-def _merged(name: str | None, settings: Path | None, request: Path | None, given: Settings) -> ThinkingAudit:
+def _merged(
+    name: str | None, settings: Path | None, request: Path | None, given: ProbeSettings
+) -> ThinkingAudit:
     from ..probes.placements.report import check_compiles
     from ..probes.policies.servers.omlx_kwargs import ModelSettings
     from ..probes.thinking.audit import audit_thinking, merge_report

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def mapped(
+def parallel_map(
     function: Callable[[Item], Result], items: Sequence[Item], processes: int, *, chunk: int = 1
 ) -> Iterator[Iterator[Result]]:
     """Start the work on all items, and yield an iterator of the results in their order.

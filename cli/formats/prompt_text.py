@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ...probes.attribution.text_spans import Span
+from ...probes.attribution.text_spans import TextSpan
 from .visible import colour_of, visible
 
 #: Lines of one message's text that are shown at its beginning and its end.
@@ -19,7 +19,7 @@ _LONGEST, _LEAST = 400, 100
 
 
 def draw_prompt(
-    prompt: str, spans: Sequence[Span], special: Sequence[str], console: Console, *, full: bool
+    prompt: str, spans: Sequence[TextSpan], special: Sequence[str], console: Console, *, full: bool
 ) -> None:
     """Print a prompt. Before each line stand the messages whose texts are in it.
 
@@ -73,7 +73,7 @@ class _Styles:
             yield max(first, start), min(last, end), style
 
 
-def _lines(prompt: str, spans: Sequence[Span]) -> list[tuple[int, int, tuple[int, ...]]]:
+def _lines(prompt: str, spans: Sequence[TextSpan]) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return the lines of a prompt: start, end without the line feed, and the messages with text in it."""
     found = []
     start = first = 0

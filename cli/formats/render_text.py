@@ -14,7 +14,7 @@ from rich.text import Text
 from ...probes.attribution.prompt_diff import unified
 from ...probes.attribution.render_report import RenderReport
 from ...probes.attribution.rendered import Rendered, RenderedTurn
-from ...probes.attribution.system_turn_outcomes import Fate
+from ...probes.attribution.system_turn_outcomes import Outcome
 from ...probes.policies.api.routes import route_of
 from ...probes.policies.registry import POLICIES, Action, canonical
 from ...probes.templates.llamacpp import EngineComparison
@@ -23,7 +23,7 @@ from .messages_text import draw_messages
 from .prompt_text import draw_prompt
 from .visible import listed, one_line, visible
 
-_WORDS: dict[Fate, tuple[str, str, str]] = {
+_WORDS: dict[Outcome, tuple[str, str, str]] = {
     "kept": ("✓ in place", "green", "the system turn stays where it stands"),
     "moved": ("↷ moved", "yellow", "the server leaves it in place, and the template writes it further up"),
     "noted": ("✎ noted", "cyan", "it becomes a note in a user turn or a tool result, or a user turn"),

@@ -114,7 +114,7 @@ def _times(policy: PolicyReport, hours: float | None) -> str:
     raised = sum(turn.error is not None for turn in policy.turns)
     what = f"the {len(policy.turns) - raised} turns that rendered" if raised else "the session"
     said = (
-        f"Prefilling {what} takes {duration(totals.seconds)} ({kind}); avoidable are "
+        f"PrefillTimer {what} takes {duration(totals.seconds)} ({kind}); avoidable are "
         f"{duration(wasted.seconds)} (predicted)."
     )
     if wasted.per_hour is not None and hours is not None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from ...probes.attribution.generation_prompt import Suffix
 from ...probes.findings import SEVERITIES, Finding
 from ...probes.placements.report import Failure
-from ...probes.policies.servers.omlx_kwargs import MergedPrompt, Step
+from ...probes.policies.servers.omlx_kwargs import MergedPrompt, MergeStep
 from ...probes.thinking.audit import MergeReport, ThinkingAudit
 from ...probes.thinking.history import Verdict
 from ...probes.thinking.report import ThinkingReport, VariableReport
@@ -203,7 +203,7 @@ def _draw_merge(merge: MergeReport, console: Console) -> None:
     console.print()
 
 
-def _step(step: Step) -> Iterator[str]:
+def _step(step: MergeStep) -> Iterator[str]:
     colour = _OUTCOMES[step.outcome]
     was = f" (was {_json(step.was)})" if step.outcome == "replaced" else ""
     yield _LAYERS[step.layer]

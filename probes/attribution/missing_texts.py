@@ -14,11 +14,11 @@ from ..errors import RenderError
 from ..policies.base import Prepared
 from ..templates.template import ChatTemplate
 from .perturbation import alter_message, texts_of
-from .text_spans import Span
+from .text_spans import TextSpan
 
 
 def missing_texts(
-    client: Request, prepared: Prepared, prompt: str, spans: Sequence[Span], template: ChatTemplate
+    client: Request, prepared: Prepared, prompt: str, spans: Sequence[TextSpan], template: ChatTemplate
 ) -> tuple[int, ...]:
     """Return the client's indices of the messages that have text, and none of it in the prompt.
 

@@ -17,7 +17,7 @@ from ..conversation import Request
 from ..errors import RenderError
 from ..templates.rendering import Chunk, Profile
 from ..templates.template import ChatTemplate
-from .perturbation import Text, alter_message, alter_tools, stands_in, texts_of
+from .perturbation import MessageText, alter_message, alter_tools, occurs_in, texts_of
 
 Region = Literal["message", "head", "tools", "generation"]
 
@@ -49,7 +49,7 @@ class _Tools:
     """Stands for the tool list among the candidates."""
 
 
-Candidate = Text | _Tools
+Candidate = MessageText | _Tools
 
 
 def owner_at(
@@ -84,7 +84,7 @@ def owner_at(
         raise RenderError("ValueError", "the template does not render the same prompt twice") from error
     # A prompt that continues the final message is cut in the middle of what the template writes.
     chunk = replace(chunk, end=min(chunk.end, len(prompt)))
-    found = _text_at(_Trial(template, rendered, prompt, chunk, profile), offset)
+    found = _text_at(_PerturbedRender(template, rendered, prompt, chunk, profile), offset)
     if isinstance(found, _Tools):
         return Owner("tools", line=chunk.line)
     if found is not None:
@@ -102,7 +102,7 @@ def _message_owner(client: Request, index: int, field: str, rendered_index: int,
     return Owner("message", index, client.role_of(index), field, rendered_index, line)
 
 
-def _text_at(trial: _Trial, offset: int) -> Candidate | None:
+def _text_at(trial: _PerturbedRender, offset: int) -> Candidate | None:
     """Find the text that a character belongs to, or None where its chunk holds no text of the request."""
     rendered, chunk = trial.rendered, trial.chunk
     texts = [text for index, message in enumerate(rendered.messages) for text in texts_of(message, index)]
@@ -115,7 +115,7 @@ def _text_at(trial: _Trial, offset: int) -> Candidate | None:
         for candidate in everything
         if isinstance(candidate, _Tools)
         or candidate.rendered_index in chunk.messages
-        or stands_in(rendered.messages[candidate.rendered_index], candidate, written)
+        or occurs_in(rendered.messages[candidate.rendered_index], candidate, written)
     ]
     for codes in (trial.codes(likely), trial.codes(everything), trial.codes_one_by_one(likely[:16])):
         if codes:
@@ -126,7 +126,7 @@ def _text_at(trial: _Trial, offset: int) -> Candidate | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _PerturbedRender:
     """Renders of one conversation with some of its texts altered, compared within one chunk."""
 
     template: ChatTemplate
@@ -160,9 +160,9 @@ class _Trial:
 
         None where the altered conversation does not render, or not to the same length.
         """
-        by_message: dict[int, list[Text]] = {}
+        by_message: dict[int, list[MessageText]] = {}
         for candidate in candidates:
-            if isinstance(candidate, Text):
+            if isinstance(candidate, MessageText):
                 by_message.setdefault(candidate.rendered_index, []).append(candidate)
         messages = tuple(
             alter_message(message, by_message[index]) if index in by_message else message

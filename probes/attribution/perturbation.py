@@ -28,7 +28,7 @@ _SHIFT = str.maketrans(
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class MessageText:
     """One text of a rendered message that can be altered by itself.
 
     Attributes:
@@ -48,7 +48,7 @@ class Text:
     part: int | None = None
 
 
-def texts_of(message: Message, rendered_index: int) -> list[Text]:
+def texts_of(message: Message, rendered_index: int) -> list[MessageText]:
     """Return the texts of a message, in the order of its keys; a built content counts as several texts."""
     texts = []
     seen_reasoning = False
@@ -57,19 +57,19 @@ def texts_of(message: Message, rendered_index: int) -> list[Text]:
             continue
         if key in REASONING_KEYS:
             if not seen_reasoning:
-                texts.append(Text(rendered_index, "reasoning", message.index))
+                texts.append(MessageText(rendered_index, "reasoning", message.index))
             seen_reasoning = True
         elif key == "content" and message.pieces:
             following = [*message.pieces[1:], None]
             for piece, after in zip(message.pieces, following, strict=True):
                 end = after.start if after is not None and after.part == piece.part else None
-                texts.append(Text(rendered_index, key, piece.message, piece.start, end, piece.part))
+                texts.append(MessageText(rendered_index, key, piece.message, piece.start, end, piece.part))
         else:
-            texts.append(Text(rendered_index, key, message.index))
+            texts.append(MessageText(rendered_index, key, message.index))
     return texts
 
 
-def stands_in(message: Message, text: Text, written: str) -> bool:
+def occurs_in(message: Message, text: MessageText, written: str) -> bool:
     """Tell whether some of a text's words stand in a stretch of output as they are."""
     if text.field == "reasoning":
         value: Any = next((message.data[key] for key in REASONING_KEYS if message.data.get(key)), "")
@@ -99,7 +99,7 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(item)
 
 
-def alter_message(message: Message, texts: list[Text]) -> Message:
+def alter_message(message: Message, texts: list[MessageText]) -> Message:
     """Return a copy of a message with the letters and digits of some of its texts changed."""
     data = dict(message.data)
     for text in texts:
@@ -127,7 +127,7 @@ def _alter_key(value: Any, name: str) -> Any:
     return [_alter_key(item, name) for item in value] if isinstance(value, list) else value
 
 
-def _alter_content(content: Any, text: Text) -> Any:
+def _alter_content(content: Any, text: MessageText) -> Any:
     if isinstance(content, str):
         return _alter_range(content, text)
     if text.part is None or not isinstance(content, list):
@@ -144,7 +144,7 @@ def _part_text(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _alter_range(value: str, text: Text) -> str:
+def _alter_range(value: str, text: MessageText) -> str:
     end = len(value) if text.end is None else text.end
     return value[: text.start] + alter_text(value[text.start : end]) + value[end:]
 

@@ -12,7 +12,7 @@ _UNFINISHED = "\n\\ No newline at end of file\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class DiffSide:
     """One of the prompts that are compared. The field names are the JSON names.
 
     Attributes:
@@ -41,14 +41,14 @@ class PromptDiff:
         unified: the unified diff, empty where they are the same; None where one is missing.
     """
 
-    before: Side
-    after: Side
+    before: DiffSide
+    after: DiffSide
     same: bool | None
     shared_chars: int | None
     unified: str | None
 
 
-def compare(before: Side, old: str | None, after: Side, new: str | None) -> PromptDiff:
+def compare(before: DiffSide, old: str | None, after: DiffSide, new: str | None) -> PromptDiff:
     """Compare two prompts, either of which may be missing."""
     if old is None or new is None:
         return PromptDiff(before, after, None, None, None)

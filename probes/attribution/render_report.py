@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..policies.base import Policy
 from ..templates.template import ChatTemplate
 from ..tokenization.special_tokens import special_texts
-from .prompt_diff import PromptDiff, Side, compare
+from .prompt_diff import DiffSide, PromptDiff, compare
 from .rendered import Rendered, RenderedTurn, render_turn, turn_to_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SCHEMA = "tplaudit.render/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RenderPlan:
     """What to render, whatever the template.
 
     Attributes:
@@ -78,7 +78,7 @@ class RenderReport:
 
 
 def render_turns(
-    plan: Plan,
+    plan: RenderPlan,
     template: ChatTemplate,
     encoder: IncrementalEncoder | None = None,
     progress: Callable[[int], None] | None = None,
@@ -115,7 +115,7 @@ def render_turns(
     )
 
 
-def _chosen(plan: Plan) -> Iterator[tuple[int, Request]]:
+def _chosen(plan: RenderPlan) -> Iterator[tuple[int, Request]]:
     """Yield the turns to render, each with its number. Requests behind the last one are not read."""
     wanted = plan.diff_turns or ((plan.turn,) if plan.turn else ())
     count = 0
@@ -137,7 +137,7 @@ def _chosen(plan: Plan) -> Iterator[tuple[int, Request]]:
 
 
 def _compared(old_turn: int, new_turn: int, old: Rendered, new: Rendered) -> PromptDiff:
-    before, after = Side(old.policy, old_turn, old.error), Side(new.policy, new_turn, new.error)
+    before, after = DiffSide(old.policy, old_turn, old.error), DiffSide(new.policy, new_turn, new.error)
     return compare(before, old.prompt, after, new.prompt)
 
 

@@ -12,7 +12,7 @@ from ..policies.base import Action, Policy, Prepared, render_prepared
 from ..templates.template import ChatTemplate
 from .missing_texts import missing_texts
 from .system_turn_outcomes import SystemTurn, system_turns
-from .text_spans import Span, find_texts
+from .text_spans import TextSpan, find_texts
 
 if TYPE_CHECKING:
     from ..templates.llamacpp import EngineComparison, LlamaCppEngine
@@ -43,7 +43,7 @@ class Rendered:
     body_chars: int | None
     tokens: int | None
     error: str | None
-    spans: tuple[Span, ...]
+    spans: tuple[TextSpan, ...]
     text_missing_of: tuple[int, ...] | None
     system_turns: tuple[SystemTurn, ...]
     llamacpp: EngineComparison | None = None

@@ -10,9 +10,9 @@ from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from ..policies.base import Prepared
 from ..policies.rewrite.system_turns import is_system
 from .missing_texts import client_texts
-from .text_spans import Span
+from .text_spans import TextSpan
 
-Fate = Literal["kept", "moved", "noted", "relocated", "hoisted", "dropped", "lost"]
+Outcome = Literal["kept", "moved", "noted", "relocated", "hoisted", "dropped", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class SystemTurn:
     message: int
     role: str
     leading: bool
-    fate: Fate
+    fate: Outcome
 
 
 def system_turns(
-    client: Request, prepared: Prepared, spans: Sequence[Span], missing: Sequence[int]
+    client: Request, prepared: Prepared, spans: Sequence[TextSpan], missing: Sequence[int]
 ) -> tuple[SystemTurn, ...]:
     """Say what became of each system turn that has text.
 
@@ -66,8 +66,8 @@ def _system_messages(client: Request) -> Iterator[tuple[int, str, bool]]:
 
 
 def _fate(
-    index: int, leading: bool, prepared: Prepared, spans: Sequence[Span], missing: Sequence[int]
-) -> Fate:
+    index: int, leading: bool, prepared: Prepared, spans: Sequence[TextSpan], missing: Sequence[int]
+) -> Outcome:
     messages = prepared.request.messages
     place = next((n for n, message in enumerate(messages) if index in message.origins), None)
     if place is None:
@@ -88,7 +88,7 @@ def _leads(messages: Sequence[Message], place: int) -> bool:
     return all(is_system(message) for message in messages[:place])
 
 
-def _stands_earlier(index: int, place: int, spans: Sequence[Span]) -> bool:
+def _stands_earlier(index: int, place: int, spans: Sequence[TextSpan]) -> bool:
     """Tell whether a text stands before that of a message which precedes it."""
     start = next((span.start for span in spans if span.message == index), None)
     before = [span.start for span in spans if span.rendered_index < place and span.field == "content"]

@@ -22,7 +22,7 @@ _END_OF_REASONING = "</think>"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """A stretch of a prompt that one text of a message fills.
 
     Attributes:
@@ -47,8 +47,8 @@ class _Needle:
     rendered_index: int
     field: Field
 
-    def at(self, start: int, end: int) -> Span:
-        return Span(start, end, self.message, self.rendered_index, self.field)
+    def at(self, start: int, end: int) -> TextSpan:
+        return TextSpan(start, end, self.message, self.rendered_index, self.field)
 
     @property
     def forms(self) -> Iterator[str]:
@@ -62,7 +62,7 @@ class _Needle:
             yield reply
 
 
-def find_texts(prompt: str, messages: Sequence[Message]) -> tuple[Span, ...]:
+def find_texts(prompt: str, messages: Sequence[Message]) -> tuple[TextSpan, ...]:
     """Return where the texts of rendered messages stand in their prompt, by offset.
 
     Args:
@@ -70,7 +70,7 @@ def find_texts(prompt: str, messages: Sequence[Message]) -> tuple[Span, ...]:
         messages: the messages that the template saw.
     """
     needles = [needle for index, message in enumerate(messages) for needle in _needles(message, index)]
-    found: dict[int, Span] = {}
+    found: dict[int, TextSpan] = {}
     claimed = _Claims()
     for number in sorted(range(len(needles)), key=lambda each: -len(needles[each].text)):
         if (span := _only(prompt, needles[number])) and claimed.add(span):
@@ -146,7 +146,7 @@ class _Claims:
                 return self._ends[near]
         return None
 
-    def add(self, span: Span) -> bool:
+    def add(self, span: TextSpan) -> bool:
         """Claim a stretch; False where it overlaps another one."""
         if self.blocker(span.start, span.end) is not None:
             return False
@@ -155,7 +155,7 @@ class _Claims:
         return True
 
 
-def _only(prompt: str, needle: _Needle) -> Span | None:
+def _only(prompt: str, needle: _Needle) -> TextSpan | None:
     """Return where a text stands that stands once."""
     for form in needle.forms:
         start = prompt.find(form)
@@ -165,8 +165,8 @@ def _only(prompt: str, needle: _Needle) -> Span | None:
 
 
 def _between(
-    prompt: str, needles: Sequence[_Needle], number: int, found: Mapping[int, Span], claimed: _Claims
-) -> Span | None:
+    prompt: str, needles: Sequence[_Needle], number: int, found: Mapping[int, TextSpan], claimed: _Claims
+) -> TextSpan | None:
     """Return where a text stands between the nearest texts before and after it that were placed."""
     low = next((found[n].end for n in range(number - 1, -1, -1) if n in found), 0)
     later = (found[n].start for n in range(number + 1, len(needles)) if n in found)
@@ -174,7 +174,7 @@ def _between(
     return _first(prompt, needles[number], low, high, claimed)
 
 
-def _first(prompt: str, needle: _Needle, low: int, high: int, claimed: _Claims) -> Span | None:
+def _first(prompt: str, needle: _Needle, low: int, high: int, claimed: _Claims) -> TextSpan | None:
     """Claim and return the first unclaimed place of a text within a stretch."""
     for form in needle.forms:
         start = prompt.find(form, low, high)

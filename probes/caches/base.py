@@ -19,7 +19,7 @@ class Payload(Protocol):
         """The memory that the state occupies, in bytes."""
         ...
 
-    def cut(self, end: int) -> Payload:
+    def trim(self, end: int) -> Payload:
         """Return the state of the block's tokens before position `end` of the prompt.
 
         Only caches that are token-granular ask for it, and only where the model's layers can all be cut.
@@ -27,12 +27,12 @@ class Payload(Protocol):
         ...
 
     def bytes_before(self, end: int) -> int:
-        """Return the memory that `cut(end)` would occupy, in bytes."""
+        """Return the memory that `trim(end)` would occupy, in bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TokenRange:
     """Consecutive tokens of a prompt whose state a cache wants.
 
     Attributes:
@@ -88,7 +88,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class PromptBoundaries:
     """What a server knows of a stored sequence beside its ids. All positions are counted in tokens from 0.
 
     Attributes:
@@ -115,7 +115,7 @@ class Marks:
     user_headers: tuple[int, ...] = ()
 
 
-NO_MARKS = Marks()
+NO_MARKS = PromptBoundaries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +183,11 @@ class PrefixCache(Protocol):
         """Look a prompt up; what it finds counts as used now."""
         ...
 
-    def hold(self, match: Match) -> AbstractContextManager[None]:
+    def pin(self, match: Match) -> AbstractContextManager[None]:
         """Keep a match's blocks from being dropped while the context lasts."""
         ...
 
-    def spans(self, ids: Ids, match: Match, marks: Marks = NO_MARKS) -> tuple[Span, ...]:
+    def spans(self, ids: Ids, match: Match, marks: PromptBoundaries = NO_MARKS) -> tuple[TokenRange, ...]:
         """Return the states that the cache wants of a sequence, by rising `end`.
 
         Args:
@@ -203,7 +203,7 @@ class PrefixCache(Protocol):
         payloads: Sequence[Payload] | None = None,
         *,
         match: Match | None = None,
-        marks: Marks = NO_MARKS,
+        marks: PromptBoundaries = NO_MARKS,
     ) -> None:
         """Take in what a turn computed.
 
@@ -218,7 +218,7 @@ class PrefixCache(Protocol):
 
 
 def reusable(shared: int, length: int, block_size: int) -> int:
-    """Return how many tokens of a prompt a cache of whole, sliceable blocks can take over.
+    """Return how many tokens of a prompt a cache of whole, trimmable blocks can take over.
 
     At least one token has to run, for its logits: where the whole prompt is there, its last one is given up.
 
@@ -235,14 +235,14 @@ def last_position(positions: Sequence[int], limit: int) -> int:
     return max((at for at in positions if at <= limit), default=0)
 
 
-def cut(blocks: Sequence[Block], end: int) -> tuple[Block, ...]:
+def trim(blocks: Sequence[Block], end: int) -> tuple[Block, ...]:
     """Return what blocks hold before position `end`; a block that reaches further is cut there."""
     kept = []
     for block in blocks:
         if block.end <= end:
             kept.append(block)
         elif block.start < end:
-            payload = None if block.payload is None else block.payload.cut(end)
+            payload = None if block.payload is None else block.payload.trim(end)
             nbytes = payload.nbytes if payload else 0
             kept.append(replace(block, end=end, nbytes=nbytes, payload=payload, snapshot=False))
     return tuple(kept)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .hashes import Recipe
+from .hashes import BlockHasher
 
 _U64 = (1 << 64) - 1
 
@@ -67,7 +67,7 @@ def vllm_hash(tokens: tuple[int, ...], parent: bytes, extra_keys: tuple[Any, ...
     return sha256(pickle.dumps((parent, tokens, extra_keys), protocol=5)).digest()
 
 
-def vllm_recipe(seed: str = "0") -> Recipe:
+def vllm_recipe(seed: str = "0") -> BlockHasher:
     """Return vLLM's recipe in a process whose `PYTHONHASHSEED` is `seed`."""
     none_hash = vllm_none_hash(seed)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..tokenization.tokens import Ids
 
 #: Names one block: its token ids, and the name of the block before it or None for a prompt's first block.
-Recipe: TypeAlias = Callable[[tuple[int, ...], bytes | None], bytes]
+BlockHasher: TypeAlias = Callable[[tuple[int, ...], bytes | None], bytes]
 
 ROOT = b"omlx-root"
 FUSION_ROOT = b"fusion-mlx-root"
@@ -49,7 +49,7 @@ def block_hash(
     return _named((model_name or "").encode(), root, extra_keys, numbers, parent)
 
 
-def recipe(model_name: str | None = None, root: bytes = ROOT) -> Recipe:
+def recipe(model_name: str | None = None, root: bytes = ROOT) -> BlockHasher:
     """Return oMLX's recipe for one model; the arguments are those of `block_hash`."""
     return partial(_named, (model_name or "").encode(), root, None)
 
@@ -60,7 +60,7 @@ def chain(
     *,
     model_name: str | None = None,
     known: Sequence[bytes] = (),
-    named: Recipe | None = None,
+    named: BlockHasher | None = None,
 ) -> tuple[bytes, ...]:
     """Return the names of all full blocks of a sequence; a remainder shorter than a block has none.
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..models.sizes import Sizes, counted
 from ..tokenization.tokens import common_prefix_ids
-from .base import NO_MARKS, Block, CacheStatistics, Marks, Match, Payload, Span, reusable
-from .hashes import Recipe, chain, recipe
+from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, TokenRange, reusable
+from .hashes import BlockHasher, chain, recipe
 from .partial_blocks import TailIndex, tail_position
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: What is done with a prompt that is there whole, since its last token has to run for its logits: give up
 #: that token, give up the last block, or prefill all of it.
-Whole: TypeAlias = Literal["trim", "drop-block", "prefill"]
+FullHitRule: TypeAlias = Literal["trim", "drop-block", "prefill"]
 
 
 class PagedCache:
@@ -44,10 +44,10 @@ class PagedCache:
         sizes: of the model's state, which blocks without payload are counted by; needed with a capacity where
             payloads are not given.
         named: names the blocks; None for oMLX's recipe with `model_name`.
-        sliceable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
+        trimmable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
         snapshot_stride: tokens between snapshots, a multiple of the block size; None for every block end.
         whole: what is done with a prompt that is there whole. Default: `trim` where layers can be cut.
-        tails: whether prompts' ends are kept as shorter blocks; only without `sliceable`.
+        tails: whether prompts' ends are kept as shorter blocks; only without `trimmable`.
         kind: the cache's name in reports.
 
     Raises:
@@ -61,10 +61,10 @@ class PagedCache:
         model_name: str | None = None,
         capacity_bytes: int | None = None,
         sizes: Sizes | None = None,
-        named: Recipe | None = None,
-        sliceable: bool = True,
+        named: BlockHasher | None = None,
+        trimmable: bool = True,
         snapshot_stride: int | None = None,
-        whole: Whole | None = None,
+        full_hit: FullHitRule | None = None,
         tails: bool = False,
         kind: str = "paged",
     ) -> None:
@@ -74,17 +74,17 @@ class PagedCache:
         self.block_size = block_size
         self.capacity_bytes = capacity_bytes
         self.sizes = sizes
-        self.sliceable = sliceable
+        self.trimmable = trimmable
         self.snapshot_stride = snapshot_stride or block_size
-        self.whole: Whole = whole or ("trim" if sliceable else "drop-block")
+        self.full_hit: FullHitRule = full_hit or ("trim" if trimmable else "drop-block")
         self.tails = tails
         if self.snapshot_stride % block_size:
             raise ValueError(
                 f"snapshots every {snapshot_stride} tokens miss the ends of blocks of {block_size}"
             )
-        if sliceable and (tails or snapshot_stride):
+        if trimmable and (tails or snapshot_stride):
             raise ValueError("layers that can be cut need no snapshots and no tails")
-        if not sliceable and self.whole == "trim":
+        if not trimmable and self.full_hit == "trim":
             raise ValueError("layers that cannot be cut cannot give up one token")
         self._named = named or recipe(model_name)
         # Least recently used first. A use touches a chain from its last block to its first, so every block
@@ -110,14 +110,14 @@ class PagedCache:
 
         The tail that counts is that of the sequence stored last.
         """
-        if self.whole == "trim":
+        if self.full_hit == "trim":
             return reusable(shared, length, self.block_size)
         shared = min(shared, length)
         stored, tail = self._last if self.tails else (None, 0)
         full = (shared if stored is None else min(shared, stored)) // self.block_size * self.block_size
         end = tail if full < tail <= shared else full
         if end and end == length:
-            if self.whole == "prefill":
+            if self.full_hit == "prefill":
                 return 0
             end = full if tail == end else full - self.block_size
         return end if end == tail else end // self.snapshot_stride * self.snapshot_stride
@@ -153,18 +153,18 @@ class PagedCache:
         return tuple(blocks)
 
     @contextmanager
-    def hold(self, match: Match) -> Iterator[None]:
+    def pin(self, match: Match) -> Iterator[None]:
         """Keep a match's blocks while the context lasts; holds nest."""
         with self._held([block.name for block in match.blocks]):
             yield
 
-    def spans(self, ids: Ids, match: Match, marks: Marks = NO_MARKS) -> tuple[Span, ...]:
+    def spans(self, ids: Ids, match: Match, marks: PromptBoundaries = NO_MARKS) -> tuple[TokenRange, ...]:
         """Return the blocks that are to be stored behind a match; a tail starts where its block would."""
-        held = len(match.blocks) if self.sliceable else match.reused // self.block_size
+        held = len(match.blocks) if self.trimmable else match.reused // self.block_size
         return tuple(
             span
             for span in self._spans(len(ids), match.reused, marks)
-            if span.start >= held * self.block_size and span.end > (0 if self.sliceable else match.reused)
+            if span.start >= held * self.block_size and span.end > (0 if self.trimmable else match.reused)
         )
 
     def store(
@@ -173,7 +173,7 @@ class PagedCache:
         payloads: Sequence[Payload] | None = None,
         *,
         match: Match | None = None,
-        marks: Marks = NO_MARKS,
+        marks: PromptBoundaries = NO_MARKS,
     ) -> None:
         """Take in the blocks of a sequence that are not there yet.
 
@@ -240,15 +240,15 @@ class PagedCache:
         """Return what of a chain a prompt of `length` tokens can go on from, and how many tokens that are."""
         covered = blocks[-1].end if blocks else 0
         if covered and covered == length:
-            if self.whole == "trim":
+            if self.full_hit == "trim":
                 return blocks, length - 1
-            blocks = blocks[:-1] if self.whole == "drop-block" else ()
-        if not self.sliceable:
+            blocks = blocks[:-1] if self.full_hit == "drop-block" else ()
+        if not self.trimmable:
             while blocks and not blocks[-1].snapshot:
                 blocks = blocks[:-1]
         return blocks, blocks[-1].end if blocks else 0
 
-    def _spans(self, length: int, reused: int, marks: Marks) -> list[Span]:
+    def _spans(self, length: int, reused: int, marks: PromptBoundaries) -> list[TokenRange]:
         """Return all blocks and the tail of a sequence of `length` tokens, by rising end."""
         size = self.block_size
         tail = None
@@ -265,15 +265,15 @@ class PagedCache:
             if not (marks.persists or complete or 0 < marker <= reused):
                 stored = marker or prompt - 1
         spans = [
-            Span(start, start + size, not self.sliceable and (start + size) % self.snapshot_stride == 0)
+            TokenRange(start, start + size, not self.trimmable and (start + size) % self.snapshot_stride == 0)
             for start in range(0, stored - size + 1, size)
         ]
         if tail is not None:
-            spans.append(Span(tail // size * size, tail, True))
+            spans.append(TokenRange(tail // size * size, tail, True))
             spans.sort(key=lambda span: span.end)
         return spans
 
-    def _planned(self, ids: Ids, names: Sequence[bytes], span: Span) -> tuple[bytes, bytes | None]:
+    def _planned(self, ids: Ids, names: Sequence[bytes], span: TokenRange) -> tuple[bytes, bytes | None]:
         """Return the name of a block or tail, and its parent's."""
         at = span.start // self.block_size
         parent = names[at - 1] if at else None

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .sequence_cache import Entry
+from .sequence_cache import SequenceEntry
 from .sequences import TokenSequence
 
 #: Stored sequences, each with the number of tokens that a prompt shares with it.
-Shared: TypeAlias = list[tuple[Entry, int]]
+Shared: TypeAlias = list[tuple[SequenceEntry, int]]
 
 
-def longest_prefix(shared: Shared, prompt: TokenSequence, least: int = 1) -> tuple[Entry | None, int]:
+def longest_prefix(shared: Shared, prompt: TokenSequence, least: int = 1) -> tuple[SequenceEntry | None, int]:
     """Return the longest sequence, of at least so many tokens, that a prompt goes on from, and its length."""
     prefixes = (entry for entry, common in shared if least <= common == entry.length < prompt.length)
     longest = max(prefixes, key=lambda entry: entry.length, default=None)
     return longest, longest.length if longest else 0
 
 
-def longest_continuation(shared: Shared, prompt: TokenSequence) -> Entry | None:
+def longest_continuation(shared: Shared, prompt: TokenSequence) -> SequenceEntry | None:
     """Return the longest sequence that goes on from the whole prompt; among equals the first sorted."""
-    best: Entry | None = None
+    best: SequenceEntry | None = None
     for entry, common in shared:
         if common == prompt.length < entry.length and (
             best is None
@@ -31,13 +31,13 @@ def longest_continuation(shared: Shared, prompt: TokenSequence) -> Entry | None:
     return best
 
 
-def neighbour(shared: Shared, prompt: TokenSequence) -> tuple[Entry | None, int]:
+def neighbour(shared: Shared, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
     """Return which of the two sequences sorted beside a prompt shares more with it, and how much.
 
     Where one is equal to the prompt, it stands in the place of the one behind, and is not taken.
     """
-    before: tuple[Entry | None, int] = (None, 0)
-    after: tuple[Entry | None, int] = (None, 0)
+    before: tuple[SequenceEntry | None, int] = (None, 0)
+    after: tuple[SequenceEntry | None, int] = (None, 0)
     for entry, common in shared:
         if entry.ids.before(prompt):
             if before[0] is None or before[0].ids.before(entry.ids):

@@ -9,7 +9,7 @@ from ..attribution.generation_prompt import suffix
 from ..attribution.user_header import user_header
 from ..errors import RenderError
 from ..tokenization.tokens import common_prefix, common_prefix_ids
-from .base import Marks
+from .base import PromptBoundaries
 
 if TYPE_CHECKING:
     from ..conversation import Request
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _THINK = "<think>"
 
 
-class MarkReader:
+class BoundaryFinder:
     """Finds the marks of one policy's prompts.
 
     Where all layers can be cut, no cache takes account of positions, and none is looked for. Else that costs
@@ -36,7 +36,7 @@ class MarkReader:
         self._layers = layers
         self._probed: dict[str, tuple[bool, Ids]] = {}
 
-    def read(self, prompt: Prompt, *, replied: bool = False) -> Marks:
+    def read(self, prompt: Prompt, *, replied: bool = False) -> PromptBoundaries:
         """Return a prompt's marks.
 
         Args:
@@ -47,8 +47,8 @@ class MarkReader:
         roles = [message.data.get("role") for message in messages]
         length = len(prompt.ids) if replied else None
         ends_in_user = not roles or roles[-1] == "user"
-        if self._layers.sliceable:
-            return Marks(prompt_tokens=length, ends_in_user=ends_in_user)
+        if self._layers.trimmable:
+            return PromptBoundaries(prompt_tokens=length, ends_in_user=ends_in_user)
         body = prompt.body if prompt.text.startswith(prompt.body) else prompt.text
         generation = self._tokens(prompt, len(body)) if len(body) < len(prompt.text) else None
         think = prompt.text.rfind(_THINK, len(body))
@@ -60,7 +60,7 @@ class MarkReader:
         if leading:
             empty = messages[leading].replace(pieces=(), role="user", content="")
             system = self._shared(prompt, prompt.rendered.replace(messages=(*messages[:leading], empty)))
-        return Marks(
+        return PromptBoundaries(
             prompt_tokens=length,
             generation_prompt=generation,
             persists=persists,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .base import Block, Marks, Match
-from .sequence_cache import EntryCache
+from .base import Block, Match, PromptBoundaries
+from .sequence_cache import SequenceCache
 from .sequences import TokenSequence
 
 
-class SglangCache(EntryCache):
+class SglangCache(SequenceCache):
     """SGLang's radix tree with pages of one token.
 
     Source: sgl-project/sglang, `mem_cache/radix_cache.py` and `mamba_radix_cache.py`, mid-2026; read
@@ -20,11 +20,11 @@ class SglangCache(EntryCache):
     kind = "sglang"
     shared = True
 
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
         return () if marks.prompt_tokens is None else (marks.prompt_tokens,)
 
 
-class OllamaCache(EntryCache):
+class OllamaCache(SequenceCache):
     """The tree of Ollama's MLX runner: cut anywhere, or restored from snapshots where layers cannot be cut.
 
     Source: ollama/ollama, `x/mlxrunner/cache.go` and its prefill, in public copies between March and autumn
@@ -38,7 +38,7 @@ class OllamaCache(EntryCache):
     stride = 8192
     before_end = 4
 
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
         prompt = sequence.length if marks.prompt_tokens is None else marks.prompt_tokens
         parted = min(max((common for _, common in self._shared(sequence)), default=0), prompt - 1)
         back = (parted,) if parted > match.reused else ()

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ..models.layers import Layers
     from ..models.sizes import Sizes
     from .base import PrefixCache
-    from .hashes import Recipe
-    from .paged import Whole
+    from .hashes import BlockHasher
+    from .paged import FullHitRule
     from .servers.omlx import Version
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CacheSettings:
     """What a cache is made with.
 
     Attributes:
@@ -75,7 +75,7 @@ def make_cache(
     make = _CACHES.get(key)
     if make is None:
         raise UsageError(f"there is no cache {name!r}", fix=f"choose from {', '.join(names())}")
-    settings = Settings(
+    settings = CacheSettings(
         name=key,
         layers=Layers.of(model_kind),
         block_size=block_size,
@@ -95,7 +95,7 @@ def names() -> tuple[str, ...]:
     return tuple(_CACHES)
 
 
-def _paged(settings: Settings) -> PrefixCache:
+def _paged(settings: CacheSettings) -> PrefixCache:
     from .servers import omlx
 
     return omlx.paged(
@@ -108,17 +108,17 @@ def _paged(settings: Settings) -> PrefixCache:
     )
 
 
-def _flyto(settings: Settings) -> PrefixCache:
+def _flyto(settings: CacheSettings) -> PrefixCache:
     return _forked(settings, 256)
 
 
-def _fusion(settings: Settings) -> PrefixCache:
+def _fusion(settings: CacheSettings) -> PrefixCache:
     from .hashes import FUSION_ROOT, recipe
 
     return _forked(settings, 64, named=recipe(root=FUSION_ROOT))
 
 
-def _forked(settings: Settings, size: int, *, named: Recipe | None = None) -> PrefixCache:
+def _forked(settings: CacheSettings, size: int, *, named: BlockHasher | None = None) -> PrefixCache:
     """Return the cache of a server that took over oMLX's as it was before September 2026."""
     from .servers import omlx
 
@@ -134,24 +134,24 @@ def _forked(settings: Settings, size: int, *, named: Recipe | None = None) -> Pr
     )
 
 
-def _rapid_paged(settings: Settings) -> PrefixCache:
+def _rapid_paged(settings: CacheSettings) -> PrefixCache:
     from .hashes import RAPID_ROOT, recipe
 
     return _blocks(_plain(settings), settings.block_size or 64, named=recipe(root=RAPID_ROOT))
 
 
-def _vllm_mlx_paged(settings: Settings) -> PrefixCache:
+def _vllm_mlx_paged(settings: CacheSettings) -> PrefixCache:
     from .hashes import VLLM_MLX_ROOT, recipe
 
     return _blocks(_plain(settings), settings.block_size or 64, named=recipe(root=VLLM_MLX_ROOT))
 
 
-def _mlx_vlm(settings: Settings) -> PrefixCache:
+def _mlx_vlm(settings: CacheSettings) -> PrefixCache:
     from .block_hash_schemes import apc_recipe
     from .servers.mlx_vlm import BLOCK_SIZE, MlxVlmSnapshots
 
-    if settings.layers.sliceable:
-        return _blocks(settings, settings.block_size or BLOCK_SIZE, named=apc_recipe, whole="drop-block")
+    if settings.layers.trimmable:
+        return _blocks(settings, settings.block_size or BLOCK_SIZE, named=apc_recipe, full_hit="drop-block")
     return MlxVlmSnapshots(
         settings.layers,
         capacity_bytes=settings.capacity_bytes,
@@ -159,17 +159,17 @@ def _mlx_vlm(settings: Settings) -> PrefixCache:
     )
 
 
-def _vllm(settings: Settings) -> PrefixCache:
+def _vllm(settings: CacheSettings) -> PrefixCache:
     from .block_hash_schemes import vllm_recipe
 
     size = settings.block_size or settings.usual_size or 16
-    return _blocks(settings, size, named=vllm_recipe(), whole="drop-block")
+    return _blocks(settings, size, named=vllm_recipe(), full_hit="drop-block")
 
 
-def _entries(module: str, cache: str) -> Callable[[Settings], PrefixCache]:
+def _entries(module: str, cache: str) -> Callable[[CacheSettings], PrefixCache]:
     """Return what makes a cache of whole sequences, whose module loads when it is made."""
 
-    def make(settings: Settings) -> PrefixCache:
+    def make(settings: CacheSettings) -> PrefixCache:
         made: PrefixCache = getattr(import_module(f".{module}", __package__), cache)(
             settings.layers,
             capacity_bytes=settings.capacity_bytes,
@@ -180,7 +180,9 @@ def _entries(module: str, cache: str) -> Callable[[Settings], PrefixCache]:
     return make
 
 
-def _blocks(settings: Settings, size: int, *, named: Recipe, whole: Whole | None = None) -> PrefixCache:
+def _blocks(
+    settings: CacheSettings, size: int, *, named: BlockHasher, full_hit: FullHitRule | None = None
+) -> PrefixCache:
     from .paged import PagedCache
 
     return PagedCache(
@@ -188,15 +190,15 @@ def _blocks(settings: Settings, size: int, *, named: Recipe, whole: Whole | None
         named=named,
         capacity_bytes=settings.capacity_bytes,
         sizes=settings.sizes,
-        sliceable=settings.layers.sliceable,
-        whole=whole,
+        trimmable=settings.layers.trimmable,
+        full_hit=full_hit,
         kind=settings.name,
     )
 
 
-def _plain(settings: Settings) -> Settings:
+def _plain(settings: CacheSettings) -> CacheSettings:
     """Refuse models that a server's paged cache does not take."""
-    if not settings.layers.sliceable:
+    if not settings.layers.trimmable:
         server = settings.name.partition(":")[0]
         raise UsageError(
             f"the cache {settings.name} keeps models only whose layers can all be cut",
@@ -205,7 +207,7 @@ def _plain(settings: Settings) -> Settings:
     return settings
 
 
-_CACHES: dict[str, Callable[[Settings], PrefixCache]] = {
+_CACHES: dict[str, Callable[[CacheSettings], PrefixCache]] = {
     "paged": _paged,
     "flyto-mlx": _flyto,
     "fusion-mlx": _fusion,

@@ -13,13 +13,13 @@ from .base import (
     NO_MARKS,
     Block,
     CacheStatistics,
-    Marks,
     Match,
     Payload,
-    Span,
+    PromptBoundaries,
+    TokenRange,
     bytes_before,
-    cut,
     last_position,
+    trim,
 )
 from .sequences import TokenSequence
 
@@ -31,7 +31,7 @@ End = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class SequenceEntry:
     """One stored sequence.
 
     Attributes:
@@ -60,8 +60,8 @@ class Entry:
         return sum(block.nbytes for block in self.blocks)
 
 
-class EntryCache:
-    """Whole sequences, least recently used first, at token granularity.
+class SequenceCache:
+    """FullHitRule sequences, least recently used first, at token granularity.
 
     By itself it takes over as much as any sequence gives. Servers' rules are subclasses, which say which
     sequence is looked at (`_find`), which are stored (`_ends`), where states are copied (`_snapshots`) and
@@ -97,9 +97,9 @@ class EntryCache:
         if capacity_bytes is None and sizes is not None:
             self.capacity_bytes = self.usual_capacity
         self.sizes = sizes
-        self._entries: list[Entry] = []
-        self._dropped: list[tuple[Entry, int]] = []
-        self._last: Entry | None = None
+        self._entries: list[SequenceEntry] = []
+        self._dropped: list[tuple[SequenceEntry, int]] = []
+        self._last: SequenceEntry | None = None
         self._statistics = CacheStatistics()
 
     @property
@@ -110,7 +110,7 @@ class EntryCache:
     def reusable(self, shared: int, length: int) -> int:
         """Return how much an unlimited cache takes over of `length` tokens, `shared` of them stored.
 
-        Where layers cannot be cut, the positions that count are those of the sequence stored last.
+        Where layers cannot be trim, the positions that count are those of the sequence stored last.
         """
         limit = max(0, min(shared, length - 1))
         if self._last is None or self.layers.sliceable_at(self._last.length):
@@ -132,23 +132,23 @@ class EntryCache:
         if entry is None:
             return Match(0, (), evicted)
         self._use(entry, prompt)
-        return Match(reused, cut(entry.blocks, reused), evicted)
+        return Match(reused, trim(entry.blocks, reused), evicted)
 
     @contextmanager
-    def hold(self, match: Match) -> Iterator[None]:
+    def pin(self, match: Match) -> Iterator[None]:
         """Do nothing: a match is a copy that the cache no longer counts."""
         yield
 
-    def spans(self, ids: Ids, match: Match, marks: Marks = NO_MARKS) -> tuple[Span, ...]:
+    def spans(self, ids: Ids, match: Match, marks: PromptBoundaries = NO_MARKS) -> tuple[TokenRange, ...]:
         """Return what lies between the positions at which states are stored or copied, behind a match."""
         length, reused = len(ids), match.reused
         ends = {end for end, _ in self._ends(length, reused, marks)}
         copied = ends | set(self._snapshots(TokenSequence.of(ids), match, marks))
         ends = {end for end in copied | {length} if reused < end <= length}
-        spans: list[Span] = []
+        spans: list[TokenRange] = []
         for end in sorted(ends):
             start = spans[-1].end if spans else reused
-            spans.append(Span(start, end, end in copied and not self.layers.sliceable))
+            spans.append(TokenRange(start, end, end in copied and not self.layers.trimmable))
         return tuple(spans)
 
     def store(
@@ -157,7 +157,7 @@ class EntryCache:
         payloads: Sequence[Payload] | None = None,
         *,
         match: Match | None = None,
-        marks: Marks = NO_MARKS,
+        marks: PromptBoundaries = NO_MARKS,
     ) -> None:
         """Take in a sequence, and those of its beginnings that the server stores.
 
@@ -177,7 +177,7 @@ class EntryCache:
         sequence = TokenSequence.of(ids)
         closest = max(self._entries, key=lambda entry: entry.ids.common(sequence), default=None)
         sequence = TokenSequence.of(ids, closest.ids if closest else None)
-        taken = cut(match.blocks, match.reused)
+        taken = trim(match.blocks, match.reused)
         if not taken and match.reused:
             raise ValueError(f"{match.reused} tokens were taken over, but no block holds them")
         blocks = list(taken)
@@ -190,11 +190,11 @@ class EntryCache:
         for end, kind in self._ends(len(ids), match.reused, marks):
             if end > 0:
                 # A state at the end of one sequence need not be a checkpoint of those that go on from there.
-                *inner, last = cut(blocks, end)
+                *inner, last = trim(blocks, end)
                 copied = {each.end for each in inner if each.snapshot}
                 kept = set(self._thinned([at for at in old if at in copied], sorted(new & copied)))
                 inner = [replace(each, snapshot=each.end in kept) for each in inner]
-                entry = Entry(sequence.prefix(end), (*inner, last), kind)
+                entry = SequenceEntry(sequence.prefix(end), (*inner, last), kind)
                 self._last = _without_payloads(entry)
                 self._insert(entry)
 
@@ -203,7 +203,7 @@ class EntryCache:
 
     # The rules that servers replace
 
-    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         """Return the sequence that is gone on from and how many tokens it gives; the latest among equals."""
         best, most = None, 0
         for entry in self._entries:
@@ -212,11 +212,11 @@ class EntryCache:
                 best, most = entry, reused
         return best, most
 
-    def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
+    def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
         """Return which beginnings of a sequence are stored, the shortest first, and as what kind."""
         return ((length, ""),)
 
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
         """Return further positions at which states are copied where layers cannot be cut."""
         return ()
 
@@ -233,16 +233,16 @@ class EntryCache:
         """
         return [*old, *new]
 
-    def _use(self, entry: Entry, prompt: TokenSequence) -> None:
+    def _use(self, entry: SequenceEntry, prompt: TokenSequence) -> None:
         """Mark a sequence as used now, by a prompt that goes on from it or is equal to it."""
         self._entries.remove(entry)
         self._entries.append(entry)
 
-    def _victim(self) -> Entry:
+    def _victim(self) -> SequenceEntry:
         """Return the sequence that gives way next."""
         return self._entries[0]
 
-    def _insert(self, entry: Entry) -> None:
+    def _insert(self, entry: SequenceEntry) -> None:
         """Take a sequence in, and make room for it."""
         superfluous = self.drops_prefixes and self._cuttable(entry)
         for other in self._begun(entry):
@@ -252,15 +252,15 @@ class EntryCache:
 
     # What they share
 
-    def _shared(self, prompt: TokenSequence) -> list[tuple[Entry, int]]:
+    def _shared(self, prompt: TokenSequence) -> list[tuple[SequenceEntry, int]]:
         """Return the sequences, each with the number of tokens that a prompt shares with it."""
         return [(entry, entry.ids.common(prompt)) for entry in self._entries]
 
-    def _begun(self, entry: Entry) -> list[Entry]:
+    def _begun(self, entry: SequenceEntry) -> list[SequenceEntry]:
         """Return the sequences that one begins with or is equal to."""
         return [other for other in self._entries if other.ids.common(entry.ids) == other.length]
 
-    def _make_room(self, entry: Entry) -> None:
+    def _make_room(self, entry: SequenceEntry) -> None:
         """Add a sequence after dropping what is in its way; refuse one that is larger than the cache."""
         cost = self._cost(entry)
         if self.capacity_bytes is not None and entry.nbytes > self.capacity_bytes:
@@ -279,7 +279,7 @@ class EntryCache:
             self.capacity_bytes is None or self._statistics.bytes + cost <= self.capacity_bytes
         )
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: SequenceEntry) -> None:
         was = self._statistics
         self._statistics = replace(
             was,
@@ -289,36 +289,36 @@ class EntryCache:
         )
         self._entries.append(entry)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: SequenceEntry) -> None:
         """Take a sequence out because another stands for it."""
         self._entries.remove(entry)
         was = self._statistics
         self._statistics = replace(was, blocks=was.blocks - 1, bytes=was.bytes - self._cost(entry))
 
-    def _evict(self, entry: Entry) -> None:
+    def _evict(self, entry: SequenceEntry) -> None:
         """Take a sequence out for want of room."""
         self._remove(entry)
         was = self._statistics
         self._dropped.append((_without_payloads(entry), was.lookups))
         self._statistics = replace(was, evicted_blocks=was.evicted_blocks + 1)
 
-    def _cost(self, entry: Entry) -> int:
+    def _cost(self, entry: SequenceEntry) -> int:
         """Return the bytes that a sequence takes besides those that are held."""
         if not self.shared:
             return entry.nbytes
         known = max((other.ids.common(entry.ids) for other in self._entries), default=0)
         return entry.nbytes - bytes_before(entry.blocks, known)
 
-    def _resume(self, entry: Entry, prompt: TokenSequence) -> int:
+    def _resume(self, entry: SequenceEntry, prompt: TokenSequence) -> int:
         """Return from where a prompt can go on from a sequence; its last token has to run."""
         limit = min(entry.ids.common(prompt), prompt.length - 1)
         return limit if self._cuttable(entry) else last_position((*entry.checkpoints, entry.length), limit)
 
-    def _cuttable(self, entry: Entry) -> bool:
+    def _cuttable(self, entry: SequenceEntry) -> bool:
         """Tell whether a sequence's states can be cut back to any token."""
         return self.layers.sliceable_at(entry.length)
 
 
-def _without_payloads(entry: Entry) -> Entry:
+def _without_payloads(entry: SequenceEntry) -> SequenceEntry:
     """Return what is remembered of a sequence whose states may be gone."""
     return replace(entry, blocks=tuple(replace(block, payload=None) for block in entry.blocks))

@@ -18,12 +18,12 @@ class Closest:
     Attributes:
         turn: the turn that stored it; None where nothing is stored.
         shared: token ids that both share.
-        whole: whether a stored sequence of that length is a prefix of the prompt.
+        fully_matched: whether a stored sequence of that length is a prefix of the prompt.
     """
 
     turn: int | None
     shared: int
-    whole: bool
+    fully_matched: bool
 
 
 @dataclass(frozen=True, slots=True)

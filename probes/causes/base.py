@@ -18,7 +18,7 @@ RemedyKind = Literal["kwarg", "policy", "client", "template", "cache"]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PromptSide:
     """One prompt of a pair: what the client sent, and what became of it.
 
     Attributes:
@@ -41,21 +41,21 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Counterfactual:
     """A counterfactual: the pair once more, with one thing undone.
 
     Attributes:
         earlier: the earlier prompt then.
         later: the later prompt then.
         chars: characters that both share then.
-        whole: whether the earlier prompt without its generation prompt is then a prefix of the later one.
+        is_prefix: whether the earlier prompt without its generation prompt is then a prefix of the later one.
         policy: the policy that made both.
     """
 
-    earlier: Side
-    later: Side
+    earlier: PromptSide
+    later: PromptSide
     chars: int
-    whole: bool
+    is_prefix: bool
     policy: Policy
 
     @property
@@ -65,7 +65,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class CandidateRemedy:
     """What would stop a divergence, with the counterfactual in which its tokens can be counted.
 
     Attributes:
@@ -78,7 +78,7 @@ class Offer:
 
     kind: RemedyKind
     set: str
-    trial: Trial
+    trial: Counterfactual
     paste: str | None = None
     within: str | None = None
 
@@ -99,16 +99,16 @@ class Cause:
     id: str
     confirmed: bool
     evidence: str
-    trial: Trial | None = None
-    offers: tuple[Offer, ...] = ()
+    trial: Counterfactual | None = None
+    offers: tuple[CandidateRemedy, ...] = ()
     values: tuple[str, str] | None = None
 
 
-Rule = Callable[["Pair"], Iterator[Cause]]
+Rule = Callable[["PromptPair"], Iterator[Cause]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PromptPair:
     """An earlier and a later prompt, and the character where they part.
 
     Attributes:
@@ -118,16 +118,16 @@ class Pair:
         template: what rendered them.
         chars: characters that both share.
         owner: owner of the first differing character of the later prompt.
-        was: owner of the first differing character of the earlier prompt.
+        earlier_owner: owner of the first differing character of the earlier prompt.
     """
 
-    earlier: Side
-    later: Side
+    earlier: PromptSide
+    later: PromptSide
     policy: Policy
     template: ChatTemplate
     chars: int
     owner: Owner
-    was: Owner
+    earlier_owner: Owner
 
     @property
     def news(self) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ class Pair:
 
     def trial(
         self, earlier: Request | None = None, later: Request | None = None, policy: Policy | None = None
-    ) -> Trial | None:
+    ) -> Counterfactual | None:
         """Render the pair again, with other requests or another policy; None where that raises."""
         policy = policy or self.policy
         first = self._side(earlier or self.earlier.client, policy, self.earlier)
@@ -150,9 +150,9 @@ class Pair:
         if first is None or second is None:
             return None
         chars = common_prefix(first.text, second.text)
-        return Trial(first, second, chars, self._whole(first, second, chars), policy)
+        return Counterfactual(first, second, chars, self._is_prefix(first, second, chars), policy)
 
-    def cured(self, trial: Trial | None) -> bool:
+    def resolves(self, trial: Counterfactual | None) -> bool:
         """Tell whether the prompts part later in a trial than they do, or not at all.
 
         Another policy writes the same conversation at another length, so there less of the earlier prompt
@@ -160,14 +160,14 @@ class Pair:
         """
         if trial is None:
             return False
-        if trial.whole or trial.policy is self.policy:
-            return trial.whole or trial.chars > self.chars
+        if trial.is_prefix or trial.policy is self.policy:
+            return trial.is_prefix or trial.chars > self.chars
         if trial.lost >= self.lost:
             return False
         owner = self.owner_of(trial.later, trial.chars)
         return (owner.region, owner.index) != (self.owner.region, self.owner.index)
 
-    def owner_of(self, side: Side, offset: int) -> Owner:
+    def owner_of(self, side: PromptSide, offset: int) -> Owner:
         """Return the owner of a character of a side's prompt; `head` where it cannot be found any more."""
 
         def body() -> str:
@@ -183,7 +183,7 @@ class Pair:
         except RenderError:
             return Owner("head")
 
-    def _whole(self, first: Side, second: Side, chars: int) -> bool:
+    def _is_prefix(self, first: PromptSide, second: PromptSide, chars: int) -> bool:
         if chars == len(first.text):
             return True
         try:
@@ -194,19 +194,19 @@ class Pair:
             return False
         return second.text.startswith(body)
 
-    def _side(self, request: Request, policy: Policy, own: Side) -> Side | None:
+    def _side(self, request: Request, policy: Policy, own: PromptSide) -> PromptSide | None:
         if request is own.client and policy is self.policy:
             return own
         return render_side(request, policy, self.template)
 
 
-def render_side(request: Request, policy: Policy, template: ChatTemplate) -> Side | None:
+def render_side(request: Request, policy: Policy, template: ChatTemplate) -> PromptSide | None:
     """Send a request through a policy and render it; None where the template raises."""
     try:
         text, prepared = render_prepared(policy.prepare(request, template), template)
     except RenderError:
         return None
-    return Side(request, prepared.request, text, prepared.actions, prepared.profile)
+    return PromptSide(request, prepared.request, text, prepared.actions, prepared.profile)
 
 
 def without(request: Request, indices: Iterable[int]) -> Request:

@@ -14,7 +14,7 @@ Messages = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MessageChange:
     """One stretch of the earlier request's messages, and what stands there in the later request.
 
     Attributes:
@@ -38,7 +38,7 @@ def as_written(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def changes(before: Messages, after: Messages) -> list[Change]:
+def changes(before: Messages, after: Messages) -> list[MessageChange]:
     """Return what a client changed, in order. Empty where it only appended.
 
     Messages are taken to have kept their positions where that makes fewer changes than another reading.
@@ -50,7 +50,7 @@ def changes(before: Messages, after: Messages) -> list[Change]:
     return kept if kept is not None and len(kept) < sum(map(_size, shifted)) else shifted
 
 
-def _in_place(before: Messages, after: Messages, same: int) -> list[Change] | None:
+def _in_place(before: Messages, after: Messages, same: int) -> list[MessageChange] | None:
     """Return the changes where every message kept its position and role; None where they did not."""
     rest = range(same, len(before))
     if len(after) < len(before) or _roles(before, rest) != _roles(after, rest):
@@ -58,9 +58,9 @@ def _in_place(before: Messages, after: Messages, same: int) -> list[Change] | No
     return [_replaced(at, at) for at in rest if _written(before[at]) != _written(after[at])]
 
 
-def _aligned(before: Messages, after: Messages, same: int) -> list[Change]:
+def _aligned(before: Messages, after: Messages, same: int) -> list[MessageChange]:
     """Return the changes where messages that are alike stand for each other."""
-    found: list[Change] = []
+    found: list[MessageChange] = []
     for kind, old, new in _opcodes(before, after, same):
         if kind == "equal" or (kind == "insert" and old.start == len(before)):
             continue  # what comes behind the earlier request's last message was appended
@@ -72,15 +72,15 @@ def _aligned(before: Messages, after: Messages, same: int) -> list[Change]:
         if kind == "replace" and len(old) == len(new) and _roles(before, old) == _roles(after, new):
             found += map(_replaced, old, new)
         else:
-            found.append(Change(kind, old, new))
+            found.append(MessageChange(kind, old, new))
     return found
 
 
-def _replaced(at: int, new: int) -> Change:
-    return Change("replace", range(at, at + 1), range(new, new + 1))
+def _replaced(at: int, new: int) -> MessageChange:
+    return MessageChange("replace", range(at, at + 1), range(new, new + 1))
 
 
-def _size(change: Change) -> int:
+def _size(change: MessageChange) -> int:
     return max(len(change.old), len(change.new))
 
 
@@ -97,7 +97,7 @@ def restored(before: Messages, after: Messages) -> list[Message]:
     return [*before, *appended]
 
 
-def moved(before: Messages, after: Messages, found: list[Change]) -> tuple[int, int] | None:
+def moved(before: Messages, after: Messages, found: list[MessageChange]) -> tuple[int, int] | None:
     """Return the old and new position of the first message that only changed its place, if one did."""
     old, new = [_written(each) for each in before], [_written(each) for each in after]
     for change in found:

@@ -10,8 +10,17 @@ from typing import Any
 
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from ..tokenization.tokens import common_prefix
-from .base import Cause, Offer, Pair, RemedyKind, Trial, renumbered, with_messages, without
-from .changes import Change, as_written, changes, flat_text, moved, restored
+from .base import (
+    CandidateRemedy,
+    Cause,
+    Counterfactual,
+    PromptPair,
+    RemedyKind,
+    renumbered,
+    with_messages,
+    without,
+)
+from .changes import MessageChange, as_written, changes, flat_text, moved, restored
 from .reasoning import reasoning_of, without_reasoning
 from .settings import client_setting, kwarg_line
 
@@ -46,7 +55,7 @@ class Label:
     values: tuple[str, str] | None = None
 
 
-def tools_changed(pair: Pair) -> Iterator[Cause]:
+def tools_changed(pair: PromptPair) -> Iterator[Cause]:
     """The tool list differs as written."""
     before, after = pair.earlier.client.tools, pair.later.client.tools
     if as_written(before) == as_written(after):
@@ -61,7 +70,7 @@ def tools_changed(pair: Pair) -> Iterator[Cause]:
     )
 
 
-def kwargs_changed(pair: Pair) -> Iterator[Cause]:
+def kwargs_changed(pair: PromptPair) -> Iterator[Cause]:
     """A chat-template kwarg differs, or another field of the request that reaches the template."""
     before, after = pair.earlier.client, pair.later.client
     for name in ("kwargs", "fields"):
@@ -82,7 +91,7 @@ def kwargs_changed(pair: Pair) -> Iterator[Cause]:
             )
 
 
-def system_changed(pair: Pair) -> Iterator[Cause]:
+def system_changed(pair: PromptPair) -> Iterator[Cause]:
     """The top-level system text differs, which other dialects than OpenAI's chat have."""
     before, after = pair.earlier.client.system, pair.later.client.system
     if as_written(before) == as_written(after):
@@ -93,7 +102,7 @@ def system_changed(pair: Pair) -> Iterator[Cause]:
     yield from _judged(pair, trial, label.id, label.evidence, label.set, label.paste, values=label.values)
 
 
-def messages_changed(pair: Pair) -> Iterator[Cause]:
+def messages_changed(pair: PromptPair) -> Iterator[Cause]:
     """The client changed, removed, inserted or reordered messages that it had sent before."""
     before, after = pair.earlier.client.messages, pair.later.client.messages
     found = changes(before, after)
@@ -111,7 +120,7 @@ def messages_changed(pair: Pair) -> Iterator[Cause]:
     yield from _rewritten(pair, trial, did)
 
 
-def _undone(pair: Pair, change: Change, found: list[Change]) -> Iterator[Cause]:
+def _undone(pair: PromptPair, change: MessageChange, found: list[MessageChange]) -> Iterator[Cause]:
     """Undo one change, with those of the same kind where they belong together."""
     before, after = pair.earlier.client.messages, pair.later.client.messages
     if not change.single:
@@ -134,7 +143,7 @@ def _undone(pair: Pair, change: Change, found: list[Change]) -> Iterator[Cause]:
     )
 
 
-def _put_back(pair: Pair, change: Change) -> Request:
+def _put_back(pair: PromptPair, change: MessageChange) -> Request:
     before, after = pair.earlier.client.messages, pair.later.client.messages
     if change.kind == "insert":
         return without(pair.later.client, [after[position].index for position in change.new])
@@ -142,14 +151,14 @@ def _put_back(pair: Pair, change: Change) -> Request:
     return renumbered(pair.later.client, (*after[: change.new.start], *kept, *after[change.new.stop :]))
 
 
-def _owns(pair: Pair, change: Change) -> bool:
+def _owns(pair: PromptPair, change: MessageChange) -> bool:
     before, after = pair.earlier.client.messages, pair.later.client.messages
-    return pair.was.index in [before[i].index for i in change.old] or pair.owner.index in [
+    return pair.earlier_owner.index in [before[i].index for i in change.old] or pair.owner.index in [
         after[i].index for i in change.new
     ]
 
 
-def _rewritten(pair: Pair, trial: Trial | None, did: str) -> Iterator[Cause]:
+def _rewritten(pair: PromptPair, trial: Counterfactual | None, did: str) -> Iterator[Cause]:
     yield from _judged(
         pair,
         trial,
@@ -160,8 +169,8 @@ def _rewritten(pair: Pair, trial: Trial | None, did: str) -> Iterator[Cause]:
 
 
 def _judged(
-    pair: Pair,
-    trial: Trial | None,
+    pair: PromptPair,
+    trial: Counterfactual | None,
     id: str,
     evidence: str,
     set: str,
@@ -169,11 +178,11 @@ def _judged(
     kind: RemedyKind = "client",
     values: tuple[str, str] | None = None,
 ) -> Iterator[Cause]:
-    """Yield a cause as confirmed where its trial cured it, as likely where it could not be tried."""
+    """Yield a cause as confirmed where its trial resolves it, as likely where it could not be tried."""
     if trial is None:
         yield Cause(id, False, evidence, values=values)
-    elif pair.cured(trial):
-        yield Cause(id, True, evidence, trial, (Offer(kind, set, trial, paste),), values)
+    elif pair.resolves(trial):
+        yield Cause(id, True, evidence, trial, (CandidateRemedy(kind, set, trial, paste),), values)
 
 
 def label_of(old: Message, new: Message) -> Label:
@@ -329,7 +338,7 @@ def _tool_name(tool: Any) -> str:
     return str(named.get("name") if isinstance(named, Mapping) else named)
 
 
-def _said(pair: Pair, change: Change) -> str:
+def _said(pair: PromptPair, change: MessageChange) -> str:
     old = _span(pair.earlier.client.messages, change.old)
     new = _span(pair.later.client.messages, change.new)
     return {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..attribution.ownership import Owner
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL
 from ..policies.registry import parse_policy
-from .base import Cause, Offer, Pair, Side, Trial, without
+from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, PromptSide, without
 from .changes import flat_text
 from .settings import client_setting, other_policies
 
@@ -15,13 +15,13 @@ _IN_PLACE = "an in-place template"
 _IN_PLACE_UNASKED = "an in-place template, on a server that always leaves system turns to it"
 
 
-def rewritten_by_policy(pair: Pair) -> Iterator[Cause]:
+def rewritten_by_policy(pair: PromptPair) -> Iterator[Cause]:
     """The policy built or moved the message where the prompts part, and without its doing they part later.
 
     Without its doing: under `as-is`, or where that raises or loses as much, without the system messages that
     the later request brings anew, without what the policy put into the message, or without the message.
     """
-    for side, owner in ((pair.later, pair.owner), (pair.earlier, pair.was)):
+    for side, owner in ((pair.later, pair.owner), (pair.earlier, pair.earlier_owner)):
         if owner.index is None or not _touched(side, owner):
             continue
         new = [each for each in pair.news if pair.later.client.role_of(each) in SYSTEM_ROLES]
@@ -37,7 +37,7 @@ def rewritten_by_policy(pair: Pair) -> Iterator[Cause]:
             return
 
 
-def _touched(side: Side, owner: Owner) -> bool:
+def _touched(side: PromptSide, owner: Owner) -> bool:
     """Tell whether a policy built or moved the message that owns a character."""
     index = owner.index
     if owner.rendered_index is None or index is None:
@@ -53,7 +53,7 @@ def _touched(side: Side, owner: Owner) -> bool:
 _HARMLESS = frozenset({"kept", "probed", "converted", "kwargs"})
 
 
-def _under(pair: Pair, policy: str) -> Trial | None:
+def _under(pair: PromptPair, policy: str) -> Counterfactual | None:
     """Return the pair under another policy, where less of the earlier prompt is lost then.
 
     The bare policies write chat messages only; other dialects need a server's conversion.
@@ -61,17 +61,17 @@ def _under(pair: Pair, policy: str) -> Trial | None:
     if pair.policy.name == policy or pair.later.client.dialect != "openai-chat":
         return None
     trial = pair.trial(policy=parse_policy(policy))
-    return trial if pair.cured(trial) else None
+    return trial if pair.resolves(trial) else None
 
 
-def _without(pair: Pair, indices: list[int]) -> Trial | None:
+def _without(pair: PromptPair, indices: list[int]) -> Counterfactual | None:
     if not indices:
         return None
     trial = pair.trial(later=without(pair.later.client, indices))
-    return trial if pair.cured(trial) else None
+    return trial if pair.resolves(trial) else None
 
 
-def _carried(pair: Pair) -> list[int]:
+def _carried(pair: PromptPair) -> list[int]:
     """Return the new messages whose text the policy put into the owning one."""
     if pair.owner.rendered_index is None:
         return []
@@ -79,15 +79,15 @@ def _carried(pair: Pair) -> list[int]:
     return [index for index in message.origins if index in pair.news]
 
 
-def _without_either(pair: Pair, index: int) -> Trial | None:
+def _without_either(pair: PromptPair, index: int) -> Counterfactual | None:
     """Return the pair without a system turn that both requests have."""
     if index in pair.news or index == TOP_LEVEL or pair.later.client.role_of(index) not in SYSTEM_ROLES:
         return None
     trial = pair.trial(without(pair.earlier.client, [index]), without(pair.later.client, [index]))
-    return trial if trial is not None and trial.whole else None
+    return trial if trial is not None and trial.is_prefix else None
 
 
-def _label(pair: Pair, side: Side, index: int, rendered_index: int | None) -> tuple[str, str]:
+def _label(pair: PromptPair, side: PromptSide, index: int, rendered_index: int | None) -> tuple[str, str]:
     """Name what the policy did to the message where the prompts part."""
     name, role = pair.policy.name, side.client.role_of(index)
     message = f"message {index} ({role})"
@@ -112,7 +112,7 @@ def _label(pair: Pair, side: Side, index: int, rendered_index: int | None) -> tu
     return "role-merged", f"{name} merged {message} with {with_} in one of the two requests only"
 
 
-def _joined_turns(side: Side, rendered_index: int | None) -> list[int]:
+def _joined_turns(side: PromptSide, rendered_index: int | None) -> list[int]:
     """Return the turns, other than system turns, that the policy joined into one message."""
     if rendered_index is None:
         return []
@@ -121,7 +121,7 @@ def _joined_turns(side: Side, rendered_index: int | None) -> list[int]:
     return turns if len(turns) > 1 else []
 
 
-def _host(side: Side, index: int) -> str:
+def _host(side: PromptSide, index: int) -> str:
     """Name the turn that carries a note."""
     for message in side.rendered.messages:
         if index in message.origins:
@@ -131,7 +131,7 @@ def _host(side: Side, index: int) -> str:
     return "a turn of its own"
 
 
-def _offers(pair: Pair, trial: Trial, new: list[int]) -> Iterator[Offer]:
+def _offers(pair: PromptPair, trial: Counterfactual, new: list[int]) -> Iterator[CandidateRemedy]:
     """Yield what would stop it: the client's own setting, the server's, another policy, the template."""
     marked: dict[str, list[int]] = {}
     for index in new:
@@ -141,21 +141,21 @@ def _offers(pair: Pair, trial: Trial, new: list[int]) -> Iterator[Offer]:
             marked.setdefault(setting.set, []).append(index)
             paste = setting.paste
     for set_, indices in marked.items():
-        cured = _without(pair, indices)
-        if cured is not None:
-            yield Offer("client", set_, cured, paste)
+        resolves = _without(pair, indices)
+        if resolves is not None:
+            yield CandidateRemedy("client", set_, resolves, paste)
     policies = []
     for other in other_policies(pair.policy.name):
         done = _under(pair, other.policy)
         if done is not None:
-            policies.append(Offer("policy", other.set, done, other.paste))
+            policies.append(CandidateRemedy("policy", other.set, done, other.paste))
     yield from sorted(
-        policies, key=lambda offer: (offer.paste is None, not offer.trial.whole, offer.trial.lost)
+        policies, key=lambda offer: (offer.paste is None, not offer.trial.is_prefix, offer.trial.lost)
     )[:2]
     if trial.policy is pair.policy:
         # Where the server rewrites a placement without trying the template, no template helps on that server.
         untried = any(action.kind == "unsupported" for action in pair.later.actions)
-        yield Offer("template", _IN_PLACE_UNASKED if untried else _IN_PLACE, trial)
+        yield CandidateRemedy("template", _IN_PLACE_UNASKED if untried else _IN_PLACE, trial)
 
 
 RULES = (rewritten_by_policy,)

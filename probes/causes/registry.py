@@ -9,9 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import client, policy, template
-from .base import Cause, Offer, Pair, Side, Trial, render_side
+from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, PromptSide, render_side
 
-__all__ = ["DEEPEST", "Cause", "Link", "Offer", "Pair", "Side", "Trial", "chain", "explain", "render_side"]
+__all__ = [
+    "DEEPEST",
+    "CandidateRemedy",
+    "Cause",
+    "Counterfactual",
+    "Link",
+    "PromptPair",
+    "PromptSide",
+    "chain",
+    "explain",
+    "render_side",
+]
 
 RULES = (*policy.RULES, *client.RULES, *template.RULES)
 #: Most causes of one divergence that are looked for, one behind the other.
@@ -24,11 +35,11 @@ UNKNOWN = Cause("other", False, "none of the known causes was proved")
 class Link:
     """One cause of a chain: where the prompts part while the causes before it are undone."""
 
-    pair: Pair
+    pair: PromptPair
     cause: Cause
 
 
-def explain(pair: Pair) -> Cause:
+def explain(pair: PromptPair) -> Cause:
     """Find why a pair parts where it does.
 
     The first hypothesis that a counterfactual confirms; else the first that could not be tried, as likely.
@@ -42,7 +53,7 @@ def explain(pair: Pair) -> Cause:
     return likely or UNKNOWN
 
 
-def chain(pair: Pair, first: Cause) -> Iterator[Link]:
+def chain(pair: PromptPair, first: Cause) -> Iterator[Link]:
     """Yield the causes of a divergence: the first, and what parts the prompts once it is undone.
 
     It ends where the rest is unavoidable, where nothing is proved, and after DEEPEST causes.
@@ -51,13 +62,13 @@ def chain(pair: Pair, first: Cause) -> Iterator[Link]:
     for _ in range(DEEPEST):
         yield Link(pair, cause)
         trial = cause.trial
-        if trial is None or trial.whole:
+        if trial is None or trial.is_prefix:
             return
         pair = _following(pair, trial)
         cause = explain(pair)
 
 
-def _following(pair: Pair, trial: Trial) -> Pair:
+def _following(pair: PromptPair, trial: Counterfactual) -> PromptPair:
     """Return what a trial left as the next pair."""
     owner, was = (pair.owner_of(side, trial.chars) for side in (trial.later, trial.earlier))
-    return Pair(trial.earlier, trial.later, trial.policy, pair.template, trial.chars, owner, was)
+    return PromptPair(trial.earlier, trial.later, trial.policy, pair.template, trial.chars, owner, was)

@@ -16,12 +16,22 @@ from ..policies.base import Policy
 from ..templates.rendering import REASONING_KEYS
 from ..templates.template import ChatTemplate
 from ..tokenization.tokens import common_prefix
-from .base import Cause, Offer, Side, Trial, json_value, render_side, renumbered, with_messages, without
+from .base import (
+    CandidateRemedy,
+    Cause,
+    Counterfactual,
+    PromptSide,
+    json_value,
+    render_side,
+    renumbered,
+    with_messages,
+    without,
+)
 from .changes import as_written
 from .client import label_of
 from .reasoning import CLOSES, OPENS, reasoning_of
 from .settings import kwarg_line
-from .template import KEEPS, switches
+from .template import KEEPS, history_switches
 
 #: Characters of a text that evidence shows.
 _SHOWN = 40
@@ -45,10 +55,10 @@ class ReplyPair:
         ends: texts that end a turn, such as special tokens.
     """
 
-    earlier: Side
+    earlier: PromptSide
     message: Message
     text: str
-    later: Side
+    later: PromptSide
     policy: Policy
     template: ChatTemplate
     chars: int
@@ -75,7 +85,7 @@ class ReplyPair:
 
     def trial(
         self, *, earlier: Request | None = None, later: Request | None = None, text: str | None = None
-    ) -> Trial | None:
+    ) -> Counterfactual | None:
         """Render the pair again, with other requests or another reply; None where that raises."""
         sides = []
         for own, request in ((self.earlier, earlier), (self.later, later)):
@@ -86,11 +96,11 @@ class ReplyPair:
         first, second = sides
         first = replace(first, text=first.text + (self.text if text is None else text))
         chars = common_prefix(first.text, second.text)
-        return Trial(first, second, chars, chars == len(first.text), self.policy)
+        return Counterfactual(first, second, chars, chars == len(first.text), self.policy)
 
-    def cured(self, trial: Trial | None) -> bool:
+    def resolves(self, trial: Counterfactual | None) -> bool:
         """Tell whether less of the stored reply is lost in a trial, or nothing."""
-        return trial is not None and (trial.whole or trial.lost < len(self.rest))
+        return trial is not None and (trial.is_prefix or trial.lost < len(self.rest))
 
 
 def explain_reply(pair: ReplyPair) -> Cause:
@@ -110,8 +120,8 @@ def _sent_otherwise(pair: ReplyPair) -> Iterator[Cause]:
         restored = renumbered(later, (*later.messages[:at], old, *later.messages[at:]))
         trial = pair.trial(later=restored)
         said = f"not the template: the client left the reply out, which would be message {at}"
-        if trial is not None and pair.cured(trial):
-            offer = Offer("client", f"send message {at} as it was", trial)
+        if trial is not None and pair.resolves(trial):
+            offer = CandidateRemedy("client", f"send message {at} as it was", trial)
             yield Cause("history-rewritten", True, said, trial, (offer,))
         return
     kept = {key: value for key, value in old.data.items() if key in new.data or key in _OF_REPLIES}
@@ -120,8 +130,8 @@ def _sent_otherwise(pair: ReplyPair) -> Iterator[Cause]:
         return
     label = label_of(old, new)
     trial = pair.trial(later=with_messages(later, {new.index: old}))
-    if trial is not None and pair.cured(trial):
-        offer = Offer("client", label.set, trial, label.paste)
+    if trial is not None and pair.resolves(trial):
+        offer = CandidateRemedy("client", label.set, trial, label.paste)
         yield Cause(label.id, True, label.evidence, trial, (offer,), label.values)
 
 
@@ -141,15 +151,15 @@ def _thinking_stripped(pair: ReplyPair) -> Iterator[Cause]:
             f"the client does not send the reasoning of message {index} back, {length:,} characters, and the "
             "template would not write it"
         )
-    for name, value in switches(pair.template.choose(pair.later.rendered.tools)):
+    for name, value in history_switches(pair.template.choose(pair.later.rendered.tools)):
         first, second = (
             request.replace(kwargs={**request.kwargs, name: value})
             for request in (pair.earlier.client, later)
         )
         trial = pair.trial(earlier=first, later=second)
-        if trial is not None and pair.cured(trial):
+        if trial is not None and pair.resolves(trial):
             paste = kwarg_line(pair.policy.name, name, value)
-            offer = Offer("kwarg", f"{name}={json_value(value)}{and_sent}", trial, paste)
+            offer = CandidateRemedy("kwarg", f"{name}={json_value(value)}{and_sent}", trial, paste)
             yield Cause(id, True, said, trial, (offer,))
             return
     users = [message.index for message in later.messages[index:] if message.data.get("role") == "user"]
@@ -158,8 +168,8 @@ def _thinking_stripped(pair: ReplyPair) -> Iterator[Cause]:
         pair.trial(text=pair.text.partition(CLOSES)[2].lstrip("\n")) if CLOSES in pair.text else None,
     )
     for trial in trials:
-        if trial is not None and pair.cured(trial):
-            yield Cause(id, True, said, trial, (Offer("template", f"{KEEPS}{and_sent}", trial),))
+        if trial is not None and pair.resolves(trial):
+            yield Cause(id, True, said, trial, (CandidateRemedy("template", f"{KEEPS}{and_sent}", trial),))
             return
 
 
@@ -169,13 +179,13 @@ def _rewritten(pair: ReplyPair) -> Iterator[Cause]:
         return
     verbatim = Message({"role": "assistant", "content": pair.text}, pair.history.index)
     trial = pair.trial(later=with_messages(pair.later.client, {verbatim.index: verbatim}))
-    if trial is None or not pair.cured(trial):
+    if trial is None or not pair.resolves(trial):
         return
     calls = pair.owner.field == "tool_calls" and pair.owner.index == verbatim.index
     what = "the tool call" if calls else "the reply"
     said = f"the template writes {what} of message {verbatim.index} in another form than the model"
     id = "tool-arguments-reserialised" if calls else "reply-rewritten"
-    yield Cause(id, True, said, trial, (Offer("template", _AS_GENERATED, trial),))
+    yield Cause(id, True, said, trial, (CandidateRemedy("template", _AS_GENERATED, trial),))
 
 
 def _framed_otherwise(pair: ReplyPair) -> Iterator[Cause]:
@@ -185,6 +195,8 @@ def _framed_otherwise(pair: ReplyPair) -> Iterator[Cause]:
         bare = bare.removesuffix(mark) if mark else bare
     bare = bare.strip()
     trial = pair.trial(text=bare) if bare != pair.text else None
-    if trial is not None and pair.cured(trial):
+    if trial is not None and pair.resolves(trial):
         said = "the reply began or ended with white space or a mark that history does not have there"
-        yield Cause("reply-rewritten", True, said, trial, (Offer("template", _AS_GENERATED, trial),))
+        yield Cause(
+            "reply-rewritten", True, said, trial, (CandidateRemedy("template", _AS_GENERATED, trial),)
+        )

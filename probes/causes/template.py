@@ -9,8 +9,8 @@ from typing import Any
 from ..conversation import SYSTEM_ROLES, Message, Request
 from ..errors import RenderError
 from ..templates.source import TemplateSource
-from ..templates.switches import toggles
-from .base import Cause, Offer, Pair, Trial, json_value, with_messages, without
+from ..templates.switches import switches
+from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, json_value, with_messages, without
 from .reasoning import without_reasoning
 from .settings import kwarg_line
 
@@ -42,22 +42,22 @@ _CLOCK = "strftime_now"
 _PINNED = datetime(2026, 1, 1)
 
 
-def clock(pair: Pair) -> Iterator[Cause]:
+def clock(pair: PromptPair) -> Iterator[Cause]:
     """The template prints the date or time."""
     before, after = pair.earlier.client, pair.later.client
     if _CLOCK not in pair.template.choose(pair.later.rendered.tools).text:
         return
     pinned = before.now or pair.template.now or _PINNED
     trial = pair.trial(before.replace(now=pinned), after.replace(now=pinned))
-    if trial is not None and pair.cured(trial):
+    if trial is not None and pair.resolves(trial):
         said = "the template prints the date or time, which moved on between the requests"
-        offer = Offer("template", "a template without a clock", trial)
+        offer = CandidateRemedy("template", "a template without a clock", trial)
         yield Cause("template-clock", True, said, trial, (offer,))
 
 
-def thinking_stripped(pair: Pair) -> Iterator[Cause]:
+def thinking_stripped(pair: PromptPair) -> Iterator[Cause]:
     """The template writes less, or more, of an earlier turn's reasoning or think block than before."""
-    index = next((each.index for each in (pair.was, pair.owner) if each.role == "assistant"), None)
+    index = next((each.index for each in (pair.earlier_owner, pair.owner) if each.role == "assistant"), None)
     if index is None:
         return
     said = f"the template no longer writes the reasoning of message {index} as it did before"
@@ -68,67 +68,73 @@ def thinking_stripped(pair: Pair) -> Iterator[Cause]:
     proofs = [_without_its_reasoning(pair, index)]
     if _writes_thinking(pair):
         proofs.append(_without_new_users(pair))
-    proved = [trial for trial in proofs if trial is not None and pair.cured(trial)]
+    proved = [trial for trial in proofs if trial is not None and pair.resolves(trial)]
     if proved:
         # The last one leaves the earlier prompt as it was: it tells what keeping the reasoning is worth.
-        yield Cause("thinking-stripped", True, said, proved[-1], (Offer("template", KEEPS, proved[-1]),))
+        yield Cause(
+            "thinking-stripped", True, said, proved[-1], (CandidateRemedy("template", KEEPS, proved[-1]),)
+        )
 
 
-def moved_system(pair: Pair) -> Iterator[Cause]:
+def moved_system(pair: PromptPair) -> Iterator[Cause]:
     """The template itself writes a later system text earlier."""
-    for owner in (pair.owner, pair.was):
+    for owner in (pair.owner, pair.earlier_owner):
         if owner.role not in SYSTEM_ROLES or owner.index is None or owner.index < 1:
             continue
         earlier = without(pair.earlier.client, [owner.index]) if owner.index not in pair.news else None
         trial = pair.trial(earlier, without(pair.later.client, [owner.index]))
-        if trial is not None and pair.cured(trial):
+        if trial is not None and pair.resolves(trial):
             said = f"the template writes message {owner.index} ({owner.role}) before messages that precede it"
-            offer = Offer("template", "an in-place template", trial)
+            offer = CandidateRemedy("template", "an in-place template", trial)
             yield Cause("template-moved-system", True, said, trial, (offer,))
             return
 
 
-def position_dependent(pair: Pair) -> Iterator[Cause]:
+def position_dependent(pair: PromptPair) -> Iterator[Cause]:
     """The template writes a message differently because it is no longer last, or the tools elsewhere."""
     if pair.later.client.tools:
         trial = pair.trial(pair.earlier.client.replace(tools=None), pair.later.client.replace(tools=None))
-        if trial is not None and pair.cured(trial):
+        if trial is not None and pair.resolves(trial):
             said = "the template writes the tool list at another place than before"
             offers = _counted(pair, "a template with the tools first")
             yield Cause("position-dependent-markup", True, said, trial, offers)
             return
-    what = f"message {pair.was.index} ({pair.was.role})" if pair.was.index is not None else "earlier text"
+    what = (
+        f"message {pair.earlier_owner.index} ({pair.earlier_owner.role})"
+        if pair.earlier_owner.index is not None
+        else "earlier text"
+    )
     said = f"the template writes {what} differently once other messages follow"
     for successor in _neutral_successors(pair):
         trial = pair.trial(later=_appended(pair.earlier.client, successor))
-        if trial is not None and not trial.whole and trial.chars == pair.chars:
+        if trial is not None and not trial.is_prefix and trial.chars == pair.chars:
             offers = _counted(pair, _ALIKE)
             yield Cause("position-dependent-markup", True, said, offers[0].trial if offers else None, offers)
             return
     trial = pair.trial(_trimmed(pair.earlier.client), _trimmed(pair.later.client))
-    if trial is not None and pair.cured(trial):
+    if trial is not None and pair.resolves(trial):
         yield Cause("position-dependent-markup", True, said, trial, _counted(pair, _ALIKE))
 
 
-def _knob(pair: Pair) -> Offer | None:
+def _knob(pair: PromptPair) -> CandidateRemedy | None:
     """Return the kwarg with which the template goes on writing reasoning, if one does it."""
-    for name, value in switches(pair.template.choose(pair.later.rendered.tools)):
+    for name, value in history_switches(pair.template.choose(pair.later.rendered.tools)):
         kwargs = [{**side.client.kwargs, name: value} for side in (pair.earlier, pair.later)]
         trial = pair.trial(
             pair.earlier.client.replace(kwargs=kwargs[0]), pair.later.client.replace(kwargs=kwargs[1])
         )
-        if trial is not None and pair.cured(trial):
-            return Offer(
+        if trial is not None and pair.resolves(trial):
+            return CandidateRemedy(
                 "kwarg", f"{name}={json_value(value)}", trial, kwarg_line(pair.policy.name, name, value)
             )
     return None
 
 
-def switches(source: TemplateSource) -> Iterator[tuple[str, Any]]:
+def history_switches(source: TemplateSource) -> Iterator[tuple[str, Any]]:
     """Yield the kwargs of a template that may keep reasoning in history, known names first."""
     try:
         known = [(name, value) for name, value in KNOBS.items() if name in source.undeclared]
-        others = toggles(source)
+        others = switches(source)
     except RenderError:
         return
     yield from known
@@ -137,24 +143,24 @@ def switches(source: TemplateSource) -> Iterator[tuple[str, Any]]:
             yield from ((name, value) for value in values if isinstance(value, bool))
 
 
-def _without_its_reasoning(pair: Pair, index: int) -> Trial | None:
+def _without_its_reasoning(pair: PromptPair, index: int) -> Counterfactual | None:
     """Return the pair with the earlier request lacking the reasoning, or empty think block, in question."""
     message = next((each for each in pair.earlier.client.messages if each.index == index), None)
     stripped = without_reasoning(message) if message else None
     return pair.trial(earlier=with_messages(pair.earlier.client, {index: stripped})) if stripped else None
 
 
-def _writes_thinking(pair: Pair) -> bool:
+def _writes_thinking(pair: PromptPair) -> bool:
     around = slice(max(0, pair.chars - 24), pair.chars + 24)
     return any("think" in side.text[around].lower() for side in (pair.earlier, pair.later))
 
 
-def _without_new_users(pair: Pair) -> Trial | None:
+def _without_new_users(pair: PromptPair) -> Counterfactual | None:
     users = [index for index in pair.news if pair.later.client.role_of(index) == "user"]
     return pair.trial(later=without(pair.later.client, users)) if users else None
 
 
-def _counted(pair: Pair, set: str) -> tuple[Offer, ...]:
+def _counted(pair: PromptPair, set: str) -> tuple[CandidateRemedy, ...]:
     """Return an offer whose trial has the earlier request go on with the later one's next turn.
 
     Then both write the turns before it alike: what they share is what such a template would keep.
@@ -164,12 +170,12 @@ def _counted(pair: Pair, set: str) -> tuple[Offer, ...]:
     for end in range(start + 1, min(start + 4, len(after)) + 1):
         going_on = pair.earlier.client.replace(messages=(*pair.earlier.client.messages, *after[start:end]))
         trial = pair.trial(earlier=going_on)
-        if trial is not None and pair.cured(trial):
-            return (Offer("template", set, trial, within=pair.earlier.text),)
+        if trial is not None and pair.resolves(trial):
+            return (CandidateRemedy("template", set, trial, within=pair.earlier.text),)
     return ()
 
 
-def _neutral_successors(pair: Pair) -> list[dict[str, Any]]:
+def _neutral_successors(pair: PromptPair) -> list[dict[str, Any]]:
     """Return messages that a conversation can go on with and that carry no text of its own."""
     reply = {"role": "assistant", "content": "ok"}
     user = {"role": "user", "content": "ok"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from ..caches.base import Span
+from ..caches.base import TokenRange
 from ..engine.mlx_engine import OutOfTime
 from ..machine import this_machine
 from .calibration import CalibratedModel, Calibration, Point, measured_versions
@@ -25,7 +25,7 @@ _PARTS = (0.0, 1 / 8, 1 / 4, 1 / 2, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MeasuredStep:
     """One depth of a calibration.
 
     Attributes:
@@ -56,7 +56,7 @@ class Progress:
     total: int
 
 
-def steps(deepest: int, repeats: int = 1) -> tuple[Step, ...]:
+def steps(deepest: int, repeats: int = 1) -> tuple[MeasuredStep, ...]:
     """Return what to measure.
 
     Args:
@@ -67,7 +67,9 @@ def steps(deepest: int, repeats: int = 1) -> tuple[Step, ...]:
     lengths = [each for each in NEW_TOKENS if each <= max(deepest // 4, NEW_TOKENS[0])]
     runs = tuple(each for each in lengths for _ in range(repeats))
     before = [0, *depths]
-    return tuple(Step(depth, depth - earlier, runs) for depth, earlier in zip(depths, before, strict=False))
+    return tuple(
+        MeasuredStep(depth, depth - earlier, runs) for depth, earlier in zip(depths, before, strict=False)
+    )
 
 
 def new_calibration(engine: MLXEngine, model: CalibratedModel) -> Calibration:
@@ -126,7 +128,7 @@ def calibrate(
         before = step.depth - step.way
         try:
             if step.way:
-                span = Span(before, step.depth, snapshot=True)
+                span = TokenRange(before, step.depth, snapshot=True)
                 ran = engine.prefill(ids[: step.depth], blocks, before, spans=[span], deadline=deadline)
                 blocks.extend(ran.payloads)
                 done += step.way
@@ -151,11 +153,11 @@ def calibrate(
             return
 
 
-def _tokens(plan: Sequence[Step]) -> int:
+def _tokens(plan: Sequence[MeasuredStep]) -> int:
     return sum(step.way + sum(step.new_tokens) for step in plan)
 
 
-def _missing(calibration: Calibration | None, plan: Sequence[Step]) -> tuple[Step, ...]:
+def _missing(calibration: Calibration | None, plan: Sequence[MeasuredStep]) -> tuple[MeasuredStep, ...]:
     """Return the steps without the runs that were made before, up to the last that has something to do."""
     if calibration is None:
         return tuple(plan)

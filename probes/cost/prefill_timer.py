@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ..caches.base import Match, Payload, Span
+    from ..caches.base import Match, Payload, TokenRange
     from ..engine.mlx_engine import MLXEngine, Verification
     from ..engine.states import StateBlock
     from ..tokenization.tokens import Ids
     from .calibration import CalibratedModel, Calibration
 
 
-class Prefilling:
+class PrefillTimer:
     """Runs or predicts the prefills of a replay.
 
     Args:
@@ -110,7 +110,7 @@ class Prefilling:
         return replace(scaled, longest=max(given.longest, longest))
 
     def run(
-        self, ids: Ids, output: Ids, match: Match, spans: Sequence[Span]
+        self, ids: Ids, output: Ids, match: Match, spans: Sequence[TokenRange]
     ) -> tuple[tuple[Payload, ...], npt.NDArray[np.float32], Cost] | None:
         """Prefill a prompt behind what the cache has of it.
 

@@ -32,7 +32,7 @@ class KeysAndValues:
         """Return K and V as they stand in the buffer."""
         return [array for array in (self._cache.keys, self._cache.values) if array is not None]
 
-    def cut(self, start: int, end: int) -> Arrays:
+    def trim(self, start: int, end: int) -> Arrays:
         """Return copies of all arrays for positions `start` to `end`."""
         return copied(tuple(self.arrays()), start, end)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..caches.base import Span
+from ..caches.base import TokenRange
 from ..errors import InputError
 from .mlx_model import COUNT_INSTEAD, LoadedModel, brief, load
 from .states import ModelState, Recorder, StateBlock, StateLayout, refusals
@@ -178,7 +178,7 @@ class MLXEngine:
         *,
         block_size: int = 256,
         chunk: int = CHUNK,
-        spans: Sequence[Span] | None = None,
+        spans: Sequence[TokenRange] | None = None,
         output: Ids | None = None,
         deadline: float | None = None,
     ) -> Prefill:
@@ -215,9 +215,9 @@ class MLXEngine:
         if not 0 <= reused <= min(len(ids) - 1, held):
             raise ValueError(f"cannot reuse {reused} of {len(ids)} tokens from blocks that hold {held}")
         if spans is None:
-            first = len(restored) if self.layout.sliceable else reused // block_size
+            first = len(restored) if self.layout.trimmable else reused // block_size
             starts = range(first * block_size, len(whole) - block_size + 1, block_size)
-            spans = [Span(start, start + block_size, snapshot=True) for start in starts]
+            spans = [TokenRange(start, start + block_size, snapshot=True) for start in starts]
         if spans and spans[-1].end > len(whole):
             raise ValueError(f"a span ends at {spans[-1].end}, behind the {len(whole)} tokens there are")
         if not self._warm:

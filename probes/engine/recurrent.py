@@ -32,7 +32,7 @@ class RecurrentState:
         """Return the arrays in use."""
         return [array for array in self._cache.cache if array is not None]
 
-    def cut(self, start: int, end: int) -> Arrays:
+    def trim(self, start: int, end: int) -> Arrays:
         """Return a copy of the state, whatever the positions."""
         return _copies(self._cache.cache)
 

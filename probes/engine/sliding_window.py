@@ -25,14 +25,14 @@ class RotatingKV(KeysAndValues):
     @property
     def kind(self) -> str:
         """The kind with its window."""
-        return f"rotating:{self.reach}"
+        return f"rotating:{self.window}"
 
     @property
-    def reach(self) -> int:
+    def window(self) -> int:
         """The window in tokens."""
         return int(self._cache.max_size)
 
-    def cut(self, start: int, end: int) -> Arrays:
+    def trim(self, start: int, end: int) -> Arrays:
         """Return copies of K and V of positions `start` to `end`, which the buffer must still hold."""
         ordered = tuple(self._cache._temporal_order(array) for array in self.arrays())
         oldest = self.offset - ordered[0].shape[-2]
@@ -50,17 +50,17 @@ class ChunkedKV(KeysAndValues):
     @property
     def kind(self) -> str:
         """The kind with its chunk size."""
-        return f"chunked:{self.reach}"
+        return f"chunked:{self.window}"
 
     @property
-    def reach(self) -> int:
+    def window(self) -> int:
         """The chunk's size in tokens."""
         return int(self._cache.chunk_size)
 
-    def cut(self, start: int, end: int) -> Arrays:
+    def trim(self, start: int, end: int) -> Arrays:
         """Return copies of K and V of positions `start` to `end`, which the buffer must still hold."""
         oldest = self._cache.start_position
-        return super().cut(start - oldest, end - oldest)
+        return super().trim(start - oldest, end - oldest)
 
     def put(self, pieces: Sequence[Arrays], length: int) -> None:
         """Fill the cache with K and V of the last positions before `length`."""

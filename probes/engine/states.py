@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..caches.base import Span
+from ..caches.base import TokenRange
 from ..models.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Part(Protocol):
         ...
 
     @property
-    def reach(self) -> int | None:
+    def window(self) -> int | None:
         """How far back the rest of a prompt looks."""
         ...
 
@@ -57,7 +57,7 @@ class Part(Protocol):
         """Return all that it holds, for `mx.eval`."""
         ...
 
-    def cut(self, start: int, end: int) -> Arrays:
+    def trim(self, start: int, end: int) -> Arrays:
         """Return copies, not yet evaluated, of positions `start` to `end`; of the state where reach is 0."""
         ...
 
@@ -97,7 +97,7 @@ class StateBlock:
             array.nbytes for layer in (*self.layers, *self.recurrent) for array in layer if array is not None
         )
 
-    def cut(self, end: int) -> StateBlock:
+    def trim(self, end: int) -> StateBlock:
         """Return the tokens before position `end` as a block of their own, without recurrent state.
 
         Raises:
@@ -143,7 +143,7 @@ class StateLayout:
     recurrent_bytes: int = 0
 
     @property
-    def sliceable(self) -> bool:
+    def trimmable(self) -> bool:
         """Whether the state can be cut back to any token."""
         return not self.windows and not self.recurrent_bytes
 
@@ -164,7 +164,7 @@ class StateLayout:
 
     def block_bytes(self, tokens: int) -> int:
         """Return the bytes of a block of so many tokens with a snapshot at its end."""
-        (block,) = self.sizes.counted([Span(0, tokens, snapshot=True)])
+        (block,) = self.sizes.counted([TokenRange(0, tokens, snapshot=True)])
         return block.nbytes
 
 
@@ -184,8 +184,8 @@ class ModelState:
     def __init__(self, caches: list[Any]) -> None:
         self.caches = caches
         self.parts = tuple(_part(cache) for cache in leaves(caches))
-        self.attention = tuple(part for part in self.parts if part.reach != 0)
-        self.recurrent = tuple(part for part in self.parts if part.reach == 0)
+        self.attention = tuple(part for part in self.parts if part.window != 0)
+        self.recurrent = tuple(part for part in self.parts if part.window == 0)
 
     def arrays(self) -> list[mx.array]:
         """Return all arrays, for `mx.eval`."""
@@ -196,8 +196,8 @@ class ModelState:
         sizes: dict[int | None, int] = defaultdict(int)
         for part in self.parts:
             arrays = part.arrays()
-            one = sum(array.nbytes // (1 if part.reach == 0 else array.shape[-2]) for array in arrays)
-            sizes[part.reach] += one
+            one = sum(array.nbytes // (1 if part.window == 0 else array.shape[-2]) for array in arrays)
+            sizes[part.window] += one
         windows = sorted((size, each) for size, each in sizes.items() if size)
         return StateLayout(self._kind(), sizes[None], tuple(windows), sizes[0])
 
@@ -276,12 +276,12 @@ class Recorder:
         seconds: wall time spent on copying.
     """
 
-    def __init__(self, state: ModelState, reused: int, spans: Sequence[Span]) -> None:
+    def __init__(self, state: ModelState, reused: int, spans: Sequence[TokenRange]) -> None:
         self.seconds = 0.0
         self._state = state
         self._spans = spans
         self._ends = [span.end for span in spans]
-        self._windows = [(number, part) for number, part in enumerate(state.attention) if part.reach]
+        self._windows = [(number, part) for number, part in enumerate(state.attention) if part.window]
         positions = {span.end for span in spans if span.snapshot and span.end > reused}
         self.stops = tuple(sorted(positions)) if self._windows or state.recurrent else ()
         # What cannot be copied later: K and V of a window by the span's and the part's number, and snapshots.
@@ -295,13 +295,13 @@ class Recorder:
         started = time.perf_counter()
         new: list[Arrays] = []
         for number, part in self._windows:
-            oldest = position - (part.reach or 0)
+            oldest = position - (part.window or 0)
             for at, span in self._before(position, oldest):
                 # What an earlier stop copied of a span reaches back at least as far.
                 if (at, number) not in self._kept:
-                    self._kept[at, number] = part.cut(max(span.start, oldest), span.end)
+                    self._kept[at, number] = part.trim(max(span.start, oldest), span.end)
                     new.append(self._kept[at, number])
-        self._snapshots[position] = tuple(part.cut(0, position) for part in self._state.recurrent)
+        self._snapshots[position] = tuple(part.trim(0, position) for part in self._state.recurrent)
         mx.eval(new, self._snapshots[position])
         self.seconds += time.perf_counter() - started
 
@@ -315,16 +315,16 @@ class Recorder:
         self.seconds += time.perf_counter() - started
         return blocks
 
-    def _before(self, position: int, oldest: int) -> Iterator[tuple[int, Span]]:
+    def _before(self, position: int, oldest: int) -> Iterator[tuple[int, TokenRange]]:
         """Yield number and span of those that end at a position or before, but behind `oldest`."""
         for at in range(bisect_right(self._ends, position) - 1, -1, -1):
             if self._ends[at] <= oldest:
                 break
             yield at, self._spans[at]
 
-    def _block(self, at: int, span: Span) -> StateBlock:
+    def _block(self, at: int, span: TokenRange) -> StateBlock:
         layers = tuple(
-            self._kept.get((at, number), ()) if part.reach else part.cut(span.start, span.end)
+            self._kept.get((at, number), ()) if part.window else part.trim(span.start, span.end)
             for number, part in enumerate(self._state.attention)
         )
         recurrent = self._snapshots.get(span.end, ()) if span.snapshot else ()
@@ -385,7 +385,7 @@ def _snapshot(blocks: Sequence[StateBlock], length: int) -> tuple[Arrays, ...]:
 
 def _pieces(number: int, part: Part, blocks: Sequence[StateBlock], length: int) -> list[Arrays] | None:
     """Return K and V that a part needs to go on after `length` tokens, oldest first; None if some lack."""
-    first = max(0, length - part.reach) if part.reach else 0
+    first = max(0, length - part.window) if part.window else 0
     pieces = []
     for block in blocks:
         if block.end <= first or block.start >= length:

@@ -17,7 +17,7 @@ from ..templates.template import ChatTemplate
 from .advice import all_patterns
 from .allowances import Allowance, KnownFailure
 from .budgets import evaluate
-from .compare.compare import Check, Comparison, compare
+from .compare.compare import BehaviourComparison, Check, compare
 from .compare.differences import Difference
 from .compare.grouping import changes
 from .observe.behaviour import CLOCK, Behaviour, Observing, observe, variants_of
@@ -34,7 +34,7 @@ from .observe.replays import (
     transcripts_in,
 )
 from .prediction import Predictor, calibrated, predictor
-from .report import SCHEMA, BudgetResult, GateReport, Side, fails, outcome, severities
+from .report import SCHEMA, BudgetResult, GateReport, GateSide, fails, outcome, severities
 from .settings import GateSettings
 from .sources import MissingAtRevision, annotated_path, in_the_model_of, is_bare, load_side
 
@@ -124,8 +124,8 @@ def _run(gate: Gate, keep: ExitStack) -> GateReport:
 
 def judge(
     gate: Gate,
-    sides: tuple[Side, Side],
-    found: Comparison,
+    sides: tuple[GateSide, GateSide],
+    found: BehaviourComparison,
     budgets: Sequence[BudgetResult] = (),
     notes: Sequence[str] = (),
 ) -> GateReport:
@@ -178,11 +178,13 @@ def judge(
     )
 
 
-def base_side(template: ChatTemplate | Behaviour) -> Side:
+def base_side(template: ChatTemplate | Behaviour) -> GateSide:
     """Describe one side for a report."""
     if isinstance(template, Behaviour):
-        return Side(template.source, dict(template.digests))
-    return Side(template.source, {name: source.sha256 for name, source in sorted(template.sources.items())})
+        return GateSide(template.source, dict(template.digests))
+    return GateSide(
+        template.source, {name: source.sha256 for name, source in sorted(template.sources.items())}
+    )
 
 
 def _new(gate: Gate, head: ChatTemplate, error: InputError) -> GateReport:
@@ -192,7 +194,7 @@ def _new(gate: Gate, head: ChatTemplate, error: InputError) -> GateReport:
         tplaudit=__version__,
         verdict="pass",
         outcome="nothing-checked",
-        base=Side(gate.settings.base or "", {}),
+        base=GateSide(gate.settings.base or "", {}),
         head=base_side(head),
         path=annotated_path(gate.settings.head or ""),
         changes=(),
@@ -229,7 +231,7 @@ def _replays(settings: GateSettings) -> bool:
     return bool(settings.transcripts or settings.policies or settings.budgets)
 
 
-def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Comparison) -> _Replayed:
+def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: BehaviourComparison) -> _Replayed:
     """Replay the transcripts with both templates."""
     from ..policies.registry import parse_policy
     from ..tokenization.files import load_bundled_tokenizer, load_tokenizer_named

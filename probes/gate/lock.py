@@ -28,7 +28,7 @@ from .compare.compare import compare
 from .compare.compare_placements import placement_id, variant_id, verdict
 from .gate import Gate, base_side, judge
 from .observe.behaviour import CLOCK, RAW, Behaviour, Observing, Variant, View, observe, variants_of
-from .observe.prompts import Prompt
+from .observe.prompts import PromptOutline
 from .observe.shapes import VERSION
 from .report import Change, GateReport
 from .rules import FOLLOWED
@@ -254,7 +254,7 @@ def _placements(rows: Sequence[PlacementReport]) -> Iterator[tuple[str, str]]:
         yield f"{placement_id(row)}@{variant}" if variant else placement_id(row), verdict(row)
 
 
-def _prompts(prompts: Mapping[str, tuple[Prompt, ...]]) -> Iterator[tuple[str, list[Any]]]:
+def _prompts(prompts: Mapping[str, tuple[PromptOutline, ...]]) -> Iterator[tuple[str, list[Any]]]:
     """Yield the prompts; none that is what the same request gets without a switch."""
     for subject, turns in prompts.items():
         plain = prompts[subject.partition("@")[0]]
@@ -262,7 +262,7 @@ def _prompts(prompts: Mapping[str, tuple[Prompt, ...]]) -> Iterator[tuple[str, l
             yield subject, [_prompt(turn) for turn in turns]
 
 
-def _prompt(prompt: Prompt) -> list[Any] | None:
+def _prompt(prompt: PromptOutline) -> list[Any] | None:
     """Write a prompt: None where the template raised, else its hashes and, where it has any, its faults."""
     if not prompt.rendered:
         return None
@@ -332,13 +332,13 @@ def _row(name: str, found: Any) -> PlacementReport:
     return dataclasses.replace(row, kwargs={switch: {"true": True, "false": False}.get(choice, choice)})
 
 
-def _read_prompt(turn: Any, number: int) -> Prompt:
+def _read_prompt(turn: Any, number: int) -> PromptOutline:
     if turn is None:
-        return Prompt(None, error="the template raised")
+        return PromptOutline(None, error="the template raised")
     digest, body, *rest = turn
     faults: Any = rest[0] if rest else {}
     appended = None if not number else not faults.get("rewritten", False)
-    return Prompt(
+    return PromptOutline(
         _text(digest),
         None if body is None else _text(body),
         lost=tuple(map(int, faults.get("lost", ()))),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..cost.calibration import CalibratedModel, Calibration, find_calibration, given_calibration, identified
-from ..cost.prefill_timer import Prefilling
+from ..cost.prefill_timer import PrefillTimer
 
 #: New tokens and those reused before them, of one prefill.
 Prefill = tuple[int, int]
@@ -62,7 +62,7 @@ def predictor(
         calibration: measured prefills.
         model: what is replayed; None for none of its own.
     """
-    prefilling = Prefilling(rate=rate, calibration=calibration, model=model)
+    prefilling = PrefillTimer(rate=rate, calibration=calibration, model=model)
     cost, prediction = prefilling.cost, prefilling.prediction()
     if cost is None or prediction is None:
         return None

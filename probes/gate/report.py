@@ -84,7 +84,7 @@ class BudgetResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class GateSide:
     """One of the two that were compared: what the person named, and the hash of each named template."""
 
     source: str
@@ -117,8 +117,8 @@ class GateReport:
     tplaudit: str
     verdict: Literal["pass", "fail"]
     outcome: Outcome
-    base: Side
-    head: Side
+    base: GateSide
+    head: GateSide
     path: str | None
     changes: tuple[Change, ...]
     budgets: tuple[BudgetResult, ...]

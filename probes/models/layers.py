@@ -23,7 +23,7 @@ class Layers:
     recurrent: bool = False
 
     @property
-    def sliceable(self) -> bool:
+    def trimmable(self) -> bool:
         """Whether the state can be cut back to any token, however long the prompt is."""
         return not self.window and not self.recurrent
 

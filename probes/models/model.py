@@ -16,7 +16,7 @@ from ..templates.template import ChatTemplate
 from ..tokenization.files import load_bundled_tokenizer, load_tokenizer, load_tokenizer_named
 from .bundled import bundled_model
 from .hub import is_hub_id, snapshot
-from .state_size import Footprint, footprint
+from .state_size import StateSize, state_size
 from .template_files import check_compiles, load_template, read_json
 
 if TYPE_CHECKING:
@@ -105,15 +105,15 @@ class ReplayModel:
         return self.weights is not None and self.weights >= SMALL_WEIGHTS
 
     @property
-    def footprint(self) -> Footprint:
+    def state_size(self) -> StateSize:
         """What the layers keep, predicted from config.json; plain, of unknown size, where there is none."""
         config = self.directory / "config.json"
-        return footprint(read_json(config), where=str(config)) if config.is_file() else Footprint()
+        return state_size(read_json(config), where=str(config)) if config.is_file() else StateSize()
 
     @property
     def bytes_per_token(self) -> int | None:
         """Bytes of K and V per token, predicted from config.json; None where that does not say."""
-        return self.footprint.bytes_per_token
+        return self.state_size.bytes_per_token
 
     def identity(
         self, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..caches.base import Span
+from ..caches.base import TokenRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Sizes:
         """Bytes of what cannot be cut, at one position beyond the first window."""
         return self.recurrent_bytes + sum(size * each for size, each in self.windows)
 
-    def counted(self, spans: Sequence[Span]) -> tuple[CountedState, ...]:
+    def counted(self, spans: Sequence[TokenRange]) -> tuple[CountedState, ...]:
         """Return what is held of each of some spans, given by rising `end`.
 
         A window is copied where the prefill halts for a snapshot, and reaches back from there: of a span that
@@ -76,18 +76,18 @@ class CountedState:
         full = (self.end - self.start) * sizes.bytes_per_token
         return full + sliding + self.snapshot * sizes.recurrent_bytes
 
-    def cut(self, end: int) -> CountedState:
+    def trim(self, end: int) -> CountedState:
         """Return the state of the tokens before position `end`, without that of recurrent layers."""
         held = tuple(max(0, held - (self.end - end)) for held in self.held)
         return replace(self, end=end, held=held, snapshot=False)
 
     def bytes_before(self, end: int) -> int:
         """Return what would be left of it after `cut`, in bytes."""
-        return self.cut(end).nbytes
+        return self.trim(end).nbytes
 
 
 def counted(
-    spans: Sequence[Span], sizes: Sizes | None, capacity_bytes: int | None
+    spans: Sequence[TokenRange], sizes: Sizes | None, capacity_bytes: int | None
 ) -> Sequence[CountedState | None]:
     """Return what a cache holds of spans that nobody computed; None for each where no size is known.
 

@@ -43,7 +43,7 @@ _OTHER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class StateSize:
     """What a model keeps of a prompt (predicted).
 
     Attributes:
@@ -65,7 +65,7 @@ class Footprint:
         return self.sizes.bytes_per_snapshot if self.sizes else None
 
 
-def footprint(config: Mapping[str, Any], itemsize: int = 4, where: str = "config.json") -> Footprint:
+def state_size(config: Mapping[str, Any], itemsize: int = 4, where: str = "config.json") -> StateSize:
     """Return what the layers of a model keep, and its bytes.
 
     Args:
@@ -84,15 +84,15 @@ def footprint(config: Mapping[str, Any], itemsize: int = 4, where: str = "config
         kinds.append(f"chunked:{chunk}")
     if not kinds:
         plain = kv_bytes_per_token(config, itemsize, where)
-        return Footprint("plain", None if plain is None else Sizes(plain))
+        return StateSize("plain", None if plain is None else Sizes(plain))
     kind = "+".join(kinds)
     layers, one = _count(text.get("num_hidden_layers")), _layer_bytes(text, itemsize)
     if kind == f"rotating:{window}" and one and layers and 0 < sliding <= layers:
-        return Footprint(kind, Sizes((layers - sliding) * one, ((window, sliding * one),)))
+        return StateSize(kind, Sizes((layers - sliding) * one, ((window, sliding * one),)))
     if kind == "hybrid" and one and (linear := _linear(text, itemsize)):
         attention, state = linear
-        return Footprint(kind, Sizes(attention * one, recurrent_bytes=state))
-    return Footprint(kind)
+        return StateSize(kind, Sizes(attention * one, recurrent_bytes=state))
+    return StateSize(kind)
 
 
 def kv_bytes_per_token(

@@ -15,8 +15,8 @@ from typing import Any
 from ..conversation import Message, Request
 from ..errors import RenderError
 from ..templates.rendering import Profile
-from ..templates.skipped_branch import untaken_line
-from ..templates.switches import toggles
+from ..templates.skipped_branch import skipped_branch_line
+from ..templates.switches import switches
 from ..templates.template import ChatTemplate
 from .placements import (
     FURTHER,
@@ -183,7 +183,7 @@ def examine(prompts: Prompts, case: Case) -> PlacementReport:
     successor = TEXTS[case.successor] if case.successor else None
     found = judge(before, prompt, [TEXTS[name] for name in case.run], predecessor, successor)
     if found.offset is None:
-        line = untaken_line(_tree(prompts, case), case.role)
+        line = skipped_branch_line(_tree(prompts, case), case.role)
     elif found.verdict != "in-place" or line is None:
         offset = min(found.offset, len(prompt) - 1)
         line = prompts.line_at(case.conversation, case.tools, offset, prompted=case.prompted)
@@ -227,7 +227,7 @@ def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
     if case is None:
         return
     usual = _outcome(prompts, case)
-    for name, values in toggles(prompts.template.choose(TOOLS if case.tools else None)).items():
+    for name, values in switches(prompts.template.choose(TOOLS if case.tools else None)).items():
         for value in values if name not in prompts.kwargs else ():
             variant = Prompts(prompts.template, {**prompts.kwargs, name: value}, prompts.now)
             if _renders(variant, case) and _outcome(variant, case) != usual:

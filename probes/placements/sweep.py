@@ -13,7 +13,7 @@ from ..errors import InputError, RenderError
 from ..ignore_file import Ignore
 from ..models.bundled import bundled_model
 from ..models.template_files import load_template
-from ..process_pool import mapped
+from ..process_pool import parallel_map
 from .report import Failure, ProbeReport, failure, probe
 
 #: Files by which a directory is known as a model's own.
@@ -21,7 +21,7 @@ _MODEL_FILES = ("chat_template.jinja", "tokenizer_config.json", "tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProbeSettings:
     """What all inputs are probed with.
 
     Attributes:
@@ -50,7 +50,7 @@ def folder_members(name: str) -> tuple[str, ...] | None:
     return tuple(str(file) for file in sorted(path.glob("*.jinja"))) or None
 
 
-def probe_input(name: str, settings: Settings) -> ProbeReport:
+def probe_input(name: str, settings: ProbeSettings) -> ProbeReport:
     """Load and probe one input.
 
     Raises:
@@ -60,7 +60,7 @@ def probe_input(name: str, settings: Settings) -> ProbeReport:
     return probe(template, kwargs=settings.kwargs, now=settings.now, ignores=settings.ignores)
 
 
-def sweep(names: Sequence[str], settings: Settings, jobs: int = 1) -> Iterator[ProbeReport | Failure]:
+def sweep(names: Sequence[str], settings: ProbeSettings, jobs: int = 1) -> Iterator[ProbeReport | Failure]:
     """Probe several inputs and yield one result each, in their order; a bad one is a result too.
 
     Args:
@@ -72,11 +72,11 @@ def sweep(names: Sequence[str], settings: Settings, jobs: int = 1) -> Iterator[P
     if jobs == 1 or len(names) == 1:
         yield from map(one, names)
         return
-    with mapped(one, names, min(jobs, len(names)), chunk=4) as results:
+    with parallel_map(one, names, min(jobs, len(names)), chunk=4) as results:
         yield from results
 
 
-def _result(name: str, settings: Settings) -> ProbeReport | Failure:
+def _result(name: str, settings: ProbeSettings) -> ProbeReport | Failure:
     try:
         return probe_input(name, settings)
     except (InputError, RenderError) as error:

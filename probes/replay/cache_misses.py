@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..caches.base import Match, PrefixCache, reusable
-from .replay_report import Loss, Remedy
+from .replay_report import Remedy, UnreusedTokens
 
 #: Smaller blocks whose gain is told, in tokens, the largest first.
 _SMALLER = (64, 16)
 
 
-def losses(
+def cache_misses(
     cache: PrefixCache, match: Match, shared: int, length: int, looked_up: Sequence[int]
-) -> tuple[Loss, ...]:
+) -> tuple[UnreusedTokens, ...]:
     """Tell a block's rest from what was dropped.
 
     Args:
@@ -32,13 +32,15 @@ def losses(
         remedy = next(
             (Remedy("cache", f"blocks of {each} tokens", won) for each, won in gains if won > 0), None
         )
-        found.append(Loss("cache-granularity", usable - unlimited, _rest(usable, unlimited, size), remedy))
+        found.append(
+            UnreusedTokens("cache-granularity", usable - unlimited, _rest(usable, unlimited, size), remedy)
+        )
     if unlimited > match.reused and match.evicted is not None:
         turn = looked_up[match.evicted - 1]
         what = f"block {match.reused // size}" if size > 1 else "a sequence that has them"
         said = f"{what} was dropped, or found no room, in turn {turn}"
         remedy = Remedy("cache", "a larger cache", unlimited - match.reused)
-        found.append(Loss("evicted", unlimited - match.reused, said, remedy))
+        found.append(UnreusedTokens("evicted", unlimited - match.reused, said, remedy))
     return tuple(found)
 
 

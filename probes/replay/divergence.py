@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..attribution.ownership import Owner, owner_at
-from ..causes.base import Side
+from ..causes.base import PromptSide
 from ..conversation import Request
 from ..errors import RenderError
 from ..policies.base import Action
@@ -65,9 +65,9 @@ class Prompt:
             return self.text
 
     @property
-    def side(self) -> Side:
+    def side(self) -> PromptSide:
         """The prompt as a side of a pair whose cause is looked for."""
-        return Side(self.client, self.rendered, self.text, self.actions, self.profile)
+        return PromptSide(self.client, self.rendered, self.text, self.actions, self.profile)
 
     def owner(self, offset: int) -> Owner:
         """Return the owner of a character of the prompt. Raises RenderError (see `owner_at`)."""
@@ -94,12 +94,12 @@ class Comparison:
         return common_prefix_ids(self.earlier.ids, self.later.ids)
 
     @property
-    def whole(self) -> bool:
+    def is_prefix(self) -> bool:
         """Whether the text of the whole earlier prompt is a prefix of the later one's."""
         return self.chars == len(self.earlier.text)
 
     @cached_property
-    def preserved(self) -> bool:
+    def body_is_prefix(self) -> bool:
         """Whether the earlier prompt without its generation prompt is a prefix of the later one."""
         return self.later.text.startswith(self.earlier.body)
 
@@ -109,7 +109,7 @@ class Comparison:
         return self.later.owner(self.chars)
 
     @cached_property
-    def was(self) -> Owner:
+    def earlier_owner(self) -> Owner:
         """The owner of the first differing character of the earlier prompt. Raises RenderError."""
         return self.earlier.owner(self.chars)
 
@@ -118,19 +118,19 @@ def since_previous(compared: Comparison, explained: Explanation | None = None) -
     """Report how a prompt compares with the previous turn's, and why, where a cause was looked for."""
     cause = explained.cause if explained else None
     confirmed = explained.confirmed if explained else None
-    if compared.preserved:
+    if compared.body_is_prefix:
         return SincePrevious(
-            compared.tokens, compared.chars, True, compared.whole, cause=cause, confirmed=confirmed
+            compared.tokens, compared.chars, True, compared.is_prefix, cause=cause, confirmed=confirmed
         )
     return SincePrevious(
         tokens=compared.tokens,
         chars=compared.chars,
         body_preserved=False,
-        generation_prompt_shared=compared.whole,
+        generation_prompt_shared=compared.is_prefix,
         region=compared.owner.region,
         message=message_ref(compared.owner),
         rendered_index=compared.owner.rendered_index,
-        was=_place(compared.was),
+        was=_place(compared.earlier_owner),
         cause=cause,
         confirmed=confirmed,
     )
@@ -145,7 +145,7 @@ def divergence(compared: Comparison, block_size: int, explained: Explanation | N
         explained: why, where a cause was looked for.
     """
     stored, prompt, chars, tokens = compared.earlier, compared.later, compared.chars, compared.tokens
-    ids = slice(tokens, tokens + SHOWN_IDS if compared.whole else tokens)
+    ids = slice(tokens, tokens + SHOWN_IDS if compared.is_prefix else tokens)
     return Divergence(
         stored_turn=stored.turn,
         tokens=tokens,
@@ -161,7 +161,7 @@ def divergence(compared: Comparison, block_size: int, explained: Explanation | N
         remedy=next(iter(explained.remedies), None) if explained else None,
         block=tokens // block_size,
         before=prompt.text[max(0, chars - BEFORE) : chars],
-        was=_place(compared.was),
+        was=_place(compared.earlier_owner),
         evidence=explained.evidence if explained else None,
         remedies=explained.remedies if explained else (),
         chain=explained.chain if explained else (),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..causes.registry import Cause, Link, Pair, chain, explain
+from ..causes.registry import Cause, Link, PromptPair, chain, explain
 from ..policies.base import Policy
 from ..tokenization.tokens import IncrementalEncoder, common_prefix_ids
 from .replay_report import ChainLink, Remedy, message_ref
@@ -49,9 +49,9 @@ def explanation(compared: Comparison, policy: Policy, encoder: IncrementalEncode
     Raises:
         RenderError: the template does not render one of the prompts any more.
     """
-    if not compared.preserved:
+    if not compared.body_is_prefix:
         return _diverged(compared, policy, encoder)
-    if not compared.whole:
+    if not compared.is_prefix:
         return _generation_prompt(compared) if _replied(compared) else None
     if compared.tokens < len(compared.earlier.ids):
         return _tokenizer_boundary(compared)
@@ -60,8 +60,14 @@ def explanation(compared: Comparison, policy: Policy, encoder: IncrementalEncode
 
 def _diverged(compared: Comparison, policy: Policy, encoder: IncrementalEncoder) -> Explanation:
     earlier, later = compared.earlier, compared.later
-    pair = Pair(
-        earlier.side, later.side, policy, later.template, compared.chars, compared.owner, compared.was
+    pair = PromptPair(
+        earlier.side,
+        later.side,
+        policy,
+        later.template,
+        compared.chars,
+        compared.owner,
+        compared.earlier_owner,
     )
     counter = _Counter(encoder)
     cause = explain(pair)
@@ -130,7 +136,7 @@ class _Counter:
         """Return how many leading token ids two texts share."""
         return common_prefix_ids(self._encoded(one), self._encoded(other))
 
-    def remedies(self, pair: Pair, cause: Cause) -> Iterator[Remedy]:
+    def remedies(self, pair: PromptPair, cause: Cause) -> Iterator[Remedy]:
         """Yield the remedies of a cause that win tokens, counted from where the pair parts."""
         now = self.shared(pair.earlier.text, pair.later.text)
         for offer in cause.offers:

@@ -9,18 +9,18 @@ from typing import Any
 
 from ..caches.storage import Store
 from ..cost.calibration import CalibratedModel, Calibration
-from ..cost.prefill_timer import Prefilling
+from ..cost.prefill_timer import PrefillTimer
 from ..errors import InputError
 from ..models.model import ReplayModel
 from ..policies.registry import parse_policy
-from ..process_pool import mapped
+from ..process_pool import parallel_map
 from ..transcripts.reader import open_transcript
 from .replay import Replay
 from .replay_report import ReplayReport
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReplaySettings:
     """What a replay is made of besides model and policies, for other processes. Tokens are only counted.
 
     Attributes:
@@ -47,7 +47,7 @@ class Settings:
 
 
 def replay_in_processes(
-    settings: Settings, model: ReplayModel, policies: Sequence[str], jobs: int
+    settings: ReplaySettings, model: ReplayModel, policies: Sequence[str], jobs: int
 ) -> ReplayReport:
     """Replay a transcript under several policies, and report them in the order given.
 
@@ -66,7 +66,7 @@ def replay_in_processes(
     mine = policies[::-jobs]
     others = [each for each in policies if each not in mine]
     one = partial(_replay, settings, model)
-    with mapped(one, [[each] for each in others], min(jobs - 1, len(others))) as theirs:
+    with parallel_map(one, [[each] for each in others], min(jobs - 1, len(others))) as theirs:
         reports = [_replay(settings, model, mine), *theirs]
     place = {policy: at for at, policy in enumerate(policies)}
     found = sorted(
@@ -87,7 +87,7 @@ def replay_in_processes(
     )
 
 
-def _replay(settings: Settings, model: ReplayModel, policies: Sequence[str]) -> ReplayReport:
+def _replay(settings: ReplaySettings, model: ReplayModel, policies: Sequence[str]) -> ReplayReport:
     requests = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
     replay = Replay(
         requests,
@@ -96,7 +96,7 @@ def _replay(settings: Settings, model: ReplayModel, policies: Sequence[str]) -> 
         block_size=settings.block_size,
         capacity_bytes=settings.capacity_bytes,
         store=settings.store,
-        prefilling=Prefilling(
+        prefilling=PrefillTimer(
             rate=settings.prefill_rate, calibration=settings.calibration, model=settings.identity
         ),
         causes=settings.causes,

@@ -10,7 +10,7 @@ from .replay_report import TurnReport
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PrefillPlan:
     """The prefills of a replay (counted).
 
     Attributes:
@@ -23,7 +23,7 @@ class Plan:
     turns: tuple[tuple[tuple[int, int] | None, ...], ...]
 
     @classmethod
-    def of(cls, policies: Sequence[str], turns: Iterable[tuple[TurnReport, ...]]) -> Plan:
+    def of(cls, policies: Sequence[str], turns: Iterable[tuple[TurnReport, ...]]) -> PrefillPlan:
         """Return the plan that a replay without a model makes.
 
         Args:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import __version__
 from ..caches.base import Match, PrefixCache
-from ..caches.prompt_boundaries import MarkReader
+from ..caches.prompt_boundaries import BoundaryFinder
 from ..caches.server_cache import server_cache
 from ..caches.storage import Store, stored_length
 from ..caches.stored_reply import Reply, opens_thinking, reply_of, stores_thinking
@@ -19,14 +19,14 @@ from ..caches.stored_sequences import StoredSequences
 from ..causes.reasoning import reasoning_lost
 from ..conversation import Request, Transcript, written_alike
 from ..cost.cost_report import Cost
-from ..cost.prefill_timer import Prefilling
+from ..cost.prefill_timer import PrefillTimer
 from ..errors import RenderError
 from ..models.layers import Layers
 from ..models.model import ReplayModel
 from ..policies.base import Action, Policy, Prepared, render_prepared
 from ..templates.rendering import Profile
 from ..tokenization.tokens import IncrementalEncoder
-from .cache_misses import losses
+from .cache_misses import cache_misses
 from .divergence import Comparison, Prompt, divergence, reply_divergence, since_previous
 from .explanation import Explanation, explanation
 from .findings import replay_findings
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..cost.cost_model import CostModel
     from ..engine.mlx_engine import MLXEngine, Verification
     from ..engine.states import StateLayout
-    from ..models.state_size import Footprint
+    from ..models.state_size import StateSize
     from ..tokenization.tokens import Ids
     from .replay_report import Divergence
 
@@ -84,8 +84,8 @@ class Replay:
         engine: MLXEngine | None = None,
         capacity_bytes: int | None = None,
         store: Store = "prompt",
-        prefilling: Prefilling | None = None,
-        layout: Footprint | StateLayout | None = None,
+        prefilling: PrefillTimer | None = None,
+        layout: StateSize | StateLayout | None = None,
         verify: bool = False,
         causes: bool = True,
     ) -> None:
@@ -94,8 +94,8 @@ class Replay:
         self.engine = engine
         self.capacity_bytes = capacity_bytes
         self.store = store
-        self.prefilling = prefilling or Prefilling(engine)
-        kept = layout or (engine.layout if engine else model.footprint)
+        self.prefilling = prefilling or PrefillTimer(engine)
+        kept = layout or (engine.layout if engine else model.state_size)
         self.model_kind = kept.kind
         self.sizes = kept.sizes
         self.verifications: list[Verification] | None = [] if verify else None
@@ -206,7 +206,7 @@ class _PolicyRun:
         self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
         self._cache = replay.new_cache(policy)
-        self._marks = MarkReader(self.encoder, Layers.of(replay.model_kind))
+        self._marks = BoundaryFinder(self.encoder, Layers.of(replay.model_kind))
         self._stored = StoredSequences()
         self._requests: dict[int, _Sent] = {}
         self._previous: Prompt | None = None
@@ -289,9 +289,9 @@ class _PolicyRun:
         self._looked_up.append(prompt.turn)
         # Asked before this prompt is stored: where states were copied, the last sequence's positions count.
         unavoidable = max(1, len(ids) - self._cache.reusable(min(last_length, len(ids)), len(ids)))
-        lost = losses(self._cache, match, closest.shared, len(ids), self._looked_up)
+        lost = cache_misses(self._cache, match, closest.shared, len(ids), self._looked_up)
         reply, output = self._reply(prompt)
-        with self._cache.hold(match):
+        with self._cache.pin(match):
             cost = self._prefill(prompt, output, match)
         self._stored.add(prompt.turn, np.concatenate([ids, output]) if len(output) else ids)
         self._requests[prompt.turn] = _Sent(
@@ -326,13 +326,13 @@ class _PolicyRun:
             compared: the previous prompt and this one.
             why: why these part.
         """
-        if closest.whole or closest.turn is None:
+        if closest.fully_matched or closest.turn is None:
             return None
         stored = compared
         if stored is None or not _is_of(stored, closest.turn):
             stored = Comparison(self._prompt_of(closest.turn), prompt)
         sent, size = self._requests[closest.turn], self._cache.block_size
-        if sent.reply and sent.output and stored.whole and stored.tokens == len(stored.earlier.ids):
+        if sent.reply and sent.output and stored.is_prefix and stored.tokens == len(stored.earlier.ids):
             if closest.shared == len(prompt.ids):
                 return None  # the same prompt again: it ends where the reply begins, and parts from nothing
             return reply_divergence(

@@ -88,7 +88,7 @@ class ChainLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class UnreusedTokens:
     """Tokens that the prompt shares with a stored sequence and the cache does not give back.
 
     Attributes:
@@ -228,7 +228,7 @@ class TurnReport:
     reprefill: int | None = None
     unavoidable: int | None = None
     avoidable: int | None = None
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[UnreusedTokens, ...] = ()
     cost: Cost | None = None
     actions: tuple[Action, ...] = ()
     error: str | None = None

@@ -14,7 +14,7 @@ from jinja2 import nodes
 
 
 @lru_cache(maxsize=8)
-def untaken_line(tree: nodes.Template, role: str) -> int | None:
+def skipped_branch_line(tree: nodes.Template, role: str) -> int | None:
     """Return the line of the `if` that keeps a message of a role out of the prompt, or None where unclear.
 
     Args:

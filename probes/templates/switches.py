@@ -21,7 +21,7 @@ _EFFORTS = ("low", "medium", "high")
 _MOST_TEXTS = 6
 
 
-def toggles(source: TemplateSource) -> dict[str, tuple[bool | str, ...]]:
+def switches(source: TemplateSource) -> dict[str, tuple[bool | str, ...]]:
     """Return the switches that a template takes from outside, each with the values to try.
 
     They are told by their names. Tried are the texts that the template compares a switch with, and true and

@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _RememberedPrompt:
     """A prompt that was rendered lately: equal conversations are rendered once.
 
     Attributes:
@@ -121,7 +121,7 @@ class ChatTemplate:
         self._stopped: dict[str, RenderLimit] = {}
         self._slow_seconds = 0.0
         self._inflated = 0
-        self._remembered: deque[_Remembered] = deque(maxlen=_REMEMBERED)
+        self._remembered: deque[_RememberedPrompt] = deque(maxlen=_REMEMBERED)
 
     @property
     def text(self) -> str:
@@ -163,7 +163,7 @@ class ChatTemplate:
             if each.is_of(name, job):
                 return each.text
         text, body = self._render_with_body(name, job)
-        self._remembered.append(_Remembered(name, job, text, body))
+        self._remembered.append(_RememberedPrompt(name, job, text, body))
         return text
 
     def render(

@@ -15,7 +15,7 @@ from ..conversation import Request
 from ..findings import Finding, in_order
 from ..ignore_file import Ignore, Ignored, apply_ignores
 from ..placements.report import Failure, TemplateInfo, check_compiles
-from ..policies.servers.omlx_kwargs import MergedPrompt, ModelSettings, Step, merge_kwargs, merged_prompt
+from ..policies.servers.omlx_kwargs import MergedPrompt, MergeStep, ModelSettings, merge_kwargs, merged_prompt
 from ..templates.template import ChatTemplate
 from .kwargs_files import KwargsRequest
 from .servers import detect_preserve_thinking, model_name, model_type, native_reasoning, output_cacheable
@@ -43,7 +43,7 @@ class MergeReport:
     settings: str | None
     request: str | None
     detected_default: bool | None
-    steps: tuple[Step, ...]
+    steps: tuple[MergeStep, ...]
     kwargs: Mapping[str, Any]
     dropped: tuple[str, ...]
     output_cacheable: bool | None

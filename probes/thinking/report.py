@@ -76,7 +76,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaCpp:
+class LlamaCppReasoning:
     """What llama.cpp's defaults do.
 
     Attributes:
@@ -91,7 +91,7 @@ class LlamaCpp:
 
 
 @dataclass(frozen=True, slots=True)
-class Omlx:
+class OmlxReasoning:
     """What oMLX switches on.
 
     Attributes:
@@ -140,8 +140,8 @@ class ThinkingReport:
     places: Places
     as_given: Verdict | None
     raw: Mapping[str, Verdict]
-    llama_cpp: LlamaCpp
-    omlx: Omlx
+    llama_cpp: LlamaCppReasoning
+    omlx: OmlxReasoning
     parts_printed: bool = False
     not_evaluated: Mapping[str, str] = field(default_factory=dict)
     renders: int = 0

@@ -15,7 +15,15 @@ from ..templates.source import TemplateSource
 from ..templates.template import ChatTemplate
 from .findings import thinking_findings
 from .history import Form, History, HistoryProbe
-from .report import HISTORY_VARIABLES, Knob, LlamaCpp, Omlx, Places, ThinkingReport, VariableReport
+from .report import (
+    HISTORY_VARIABLES,
+    Knob,
+    LlamaCppReasoning,
+    OmlxReasoning,
+    Places,
+    ThinkingReport,
+    VariableReport,
+)
 from .servers import (
     DETECTED_NAME,
     LLAMA_CPP_DEFAULTS,
@@ -183,10 +191,10 @@ class _Examination:
             reason="; ".join(reasons) or None,
         )
 
-    def _trial(self, name: str, base: Mapping[str, Any], form: Form) -> _Trial:
+    def _trial(self, name: str, base: Mapping[str, Any], form: Form) -> _SwitchTrial:
         unset = self.unset if base == self.base and form == "reasoning_content" else self.probe(form, base)
         values = self._values(name)
-        return _Trial(unset, {value: self.probe(form, {**base, name: value}) for value in values})
+        return _SwitchTrial(unset, {value: self.probe(form, {**base, name: value}) for value in values})
 
     def _only_with(self, name: str, base: Mapping[str, Any]) -> Mapping[str, bool] | None:
         """Find the switch of thinking with which a variable without effect has one."""
@@ -200,23 +208,25 @@ class _Examination:
                 return {switch: state}
         return None
 
-    def _llama_cpp(self, mentions: tuple[str, ...]) -> LlamaCpp:
+    def _llama_cpp(self, mentions: tuple[str, ...]) -> LlamaCppReasoning:
         sets = {name: value for name, value in LLAMA_CPP_DEFAULTS.items() if name in mentions}
         history = self.probe(kwargs={**self.base, **sets}) if sets else self.unset
-        return LlamaCpp(sets, history.verdict, history.prompts != self.unset.prompts)
+        return LlamaCppReasoning(sets, history.verdict, history.prompts != self.unset.prompts)
 
-    def _omlx(self) -> Omlx:
+    def _omlx(self) -> OmlxReasoning:
         detected = detect_preserve_thinking(self.template)
         native = native_reasoning(detected, model_type(self.template), model_name(self.template))
         adds = detected and self.given.get("enable_thinking") is not False and DETECTED_NAME not in self.given
         sets = {DETECTED_NAME: True} if adds else {}
         merged = {**self.given, **sets}
         history = self.probe(_KEYS[0] if native else "inline", merged)
-        return Omlx(sets, native, output_cacheable(None, native, merged.get(DETECTED_NAME)), history.verdict)
+        return OmlxReasoning(
+            sets, native, output_cacheable(None, native, merged.get(DETECTED_NAME)), history.verdict
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _SwitchTrial:
     """What becomes of reasoning in one form, without a variable and with each of its values."""
 
     unset: History

@@ -123,7 +123,7 @@ def common_prefix_ids(a: Ids, b: Ids) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _RememberedEncoding:
     text: str
     encoded: Encoded
 
@@ -154,7 +154,7 @@ class IncrementalEncoder:
         self._check_every = check_every
         self._texts = 0
         self._last_is_checked = True
-        self._remembered: deque[_Remembered] = deque(maxlen=_REMEMBERED)
+        self._remembered: deque[_RememberedEncoding] = deque(maxlen=_REMEMBERED)
         self._resumable: ResumableTokenizer | None = None
         if not isinstance(tokenizer, ResumableTokenizer):
             self.fallback_reason = f"the tokenizer {tokenizer.name} names no places where a text may be cut"
@@ -190,7 +190,7 @@ class IncrementalEncoder:
             self._fall_back(f"text {self._texts} did not start with the added token it was cut before")
             return self.tokenizer.encode(text)
         encoded.ids.flags.writeable = False
-        self._remembered.append(_Remembered(text, encoded))
+        self._remembered.append(_RememberedEncoding(text, encoded))
         return encoded.ids if self._passes() else self.tokenizer.encode(text)
 
     def check(self) -> bool:

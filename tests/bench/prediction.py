@@ -30,7 +30,7 @@ def run(model: str | None = None) -> dict[str, Any]:
         measurements, and `spread`, of one measurement against the other; and measured seconds.
     """
     from tplaudit.probes.cost.measure import calibrate, new_calibration
-    from tplaudit.probes.cost.prefill_timer import Prefilling
+    from tplaudit.probes.cost.prefill_timer import PrefillTimer
     from tplaudit.probes.models.model import load_model
 
     loaded = load_model(model)
@@ -40,9 +40,9 @@ def run(model: str | None = None) -> dict[str, Any]:
     started = time.perf_counter()
     *_, last = calibrate(engine, new_calibration(engine, identity), DEPTH, repeats=3)
     calibrating = time.perf_counter() - started
-    first, _ = replay(loaded, Prefilling(engine), engine)
-    second, running = replay(loaded, Prefilling(engine), engine)
-    predicted, counting = replay(loaded, Prefilling(calibration=last.calibration), None)
+    first, _ = replay(loaded, PrefillTimer(engine), engine)
+    second, running = replay(loaded, PrefillTimer(engine), engine)
+    predicted, counting = replay(loaded, PrefillTimer(calibration=last.calibration), None)
     errors, spreads = [], []
     for one, other, guess in zip(first, second, predicted, strict=True):
         errors.append(abs(guess / ((one + other) / 2) - 1))

@@ -101,9 +101,9 @@ def run(directory: str) -> dict[str, Any]:
 def replay(session: Path, jinja: Path, directory: str, *, causes: bool) -> tuple[float, Any]:
     """Replay under both policies, and return the seconds and the report."""
     from tplaudit.probes.models.model import load_model
-    from tplaudit.probes.replay.jobs import Settings, replay_in_processes
+    from tplaudit.probes.replay.jobs import ReplaySettings, replay_in_processes
 
-    settings = Settings(str(session), causes=causes)
+    settings = ReplaySettings(str(session), causes=causes)
     started = time.perf_counter()
     report = replay_in_processes(settings, load_model(str(jinja), tokenizer=directory), POLICIES, 2)
     return time.perf_counter() - started, report

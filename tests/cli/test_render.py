@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 from tplaudit.cli.formats import diff_text, prompt_text, render_text
 from tplaudit.fixtures import template, transcript
-from tplaudit.probes.attribution.render_report import Plan, RenderReport, render_turns
-from tplaudit.probes.attribution.text_spans import Span
+from tplaudit.probes.attribution.render_report import RenderPlan, RenderReport, render_turns
+from tplaudit.probes.attribution.text_spans import TextSpan
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.policies.registry import names, parse_policy
 from tplaudit.probes.transcripts.reader import open_transcript
@@ -29,7 +29,7 @@ MESSAGES = transcript("claude-code-messages")
 
 def report(requests: Path, name: str, *policies: str, **plan: object) -> RenderReport:
     made = [parse_policy(policy) for policy in policies]
-    return render_turns(Plan(open_transcript(requests), made, **plan), load_template(template(name)))
+    return render_turns(RenderPlan(open_transcript(requests), made, **plan), load_template(template(name)))
 
 
 def drawn(report: RenderReport, *, width: int = 140, full: bool = False, colours: bool = False) -> str:
@@ -93,7 +93,7 @@ def test_the_head_names_the_routes_that_count() -> None:
 def test_a_long_prompt_is_drawn_in_time_that_grows_with_its_length() -> None:
     def seconds(lines: int) -> float:
         text = "<|im_start|>some words of a line\n" * lines
-        spans = [Span(at * 33 + 12, at * 33 + 32, at, at, "content") for at in range(lines)]
+        spans = [TextSpan(at * 33 + 12, at * 33 + 32, at, at, "content") for at in range(lines)]
         console = Console(width=100, file=StringIO())
         started = time.perf_counter()
         prompt_text.draw_prompt(text, spans, ["<|im_start|>"], console, full=False)
@@ -105,7 +105,7 @@ def test_a_long_prompt_is_drawn_in_time_that_grows_with_its_length() -> None:
 
 def test_a_part_of_a_prompt_keeps_its_styles() -> None:
     console = Console(width=100, record=True, force_terminal=True, color_system="standard", file=StringIO())
-    spans = [Span(2, 9, 0, 0, "content"), Span(11, 16, 1, 1, "content")]
+    spans = [TextSpan(2, 9, 0, 0, "content"), TextSpan(11, 16, 1, 1, "content")]
     prompt_text.draw_prompt("<>one\ntwo<>three", spans, ["<>"], console, full=True)
     text = console.export_text(styles=True)
     first, second = text.splitlines()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..base import Block, CacheStatistics, Marks, Match
-from ..sequence_cache import Entry, EntryCache
+from ..base import Block, CacheStatistics, Match, PromptBoundaries
+from ..sequence_cache import SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
 
-class LlamaCppCache(EntryCache):
+class LlamaCppCache(SequenceCache):
     """One slot at token granularity. Where layers cannot be cut it goes back to the last checkpoint, or to
     nothing.
 
@@ -31,7 +31,7 @@ class LlamaCppCache(EntryCache):
     batch = 2048
     #: `--ubatch-size`, in tokens.
     micro_batch = 512
-    _slot: Entry | None = None
+    _slot: SequenceEntry | None = None
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -41,7 +41,7 @@ class LlamaCppCache(EntryCache):
             return counts
         return replace(counts, blocks=counts.blocks + 1, bytes=counts.bytes + self._slot.nbytes)
 
-    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         if self._slot is not None and prompt.length:
             kept = self._slot.ids.common(prompt)
             if kept < self._slot.length / 2:
@@ -49,7 +49,7 @@ class LlamaCppCache(EntryCache):
                 self._slot = self._better(prompt, kept)
         return self._slot, self._resume(self._slot, prompt) if self._slot else 0
 
-    def _better(self, prompt: TokenSequence, kept: int) -> Entry | None:
+    def _better(self, prompt: TokenSequence, kept: int) -> SequenceEntry | None:
         """Return what the slot holds next: a prompt put aside that beats it, or what it held."""
         slot = self._slot
         assert slot is not None
@@ -65,7 +65,7 @@ class LlamaCppCache(EntryCache):
         self._remove(best)
         return best
 
-    def _put_aside(self, slot: Entry) -> None:
+    def _put_aside(self, slot: SequenceEntry) -> None:
         """Keep a slot's prompt, unless one that is kept begins with it; those that it begins with go."""
         if any(other.ids.common(slot.ids) == slot.length for other in self._entries):
             return
@@ -73,7 +73,7 @@ class LlamaCppCache(EntryCache):
             self._remove(other)
         self._make_room(slot)
 
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
         prompt = sequence.length if marks.prompt_tokens is None else marks.prompt_tokens
         newest = max(self._inherited(match.blocks), default=None)
         checkpoints = []
@@ -87,7 +87,7 @@ class LlamaCppCache(EntryCache):
                 checkpoints.append(start)
         return checkpoints
 
-    def _admits(self, header: int, newest: int | None, marks: Marks) -> bool:
+    def _admits(self, header: int, newest: int | None, marks: PromptBoundaries) -> bool:
         """Tell whether a user turn is far enough behind the newest checkpoint; the last one always is."""
         return header == marks.user_headers[-1] or newest is None or header > newest + self.min_step
 
@@ -118,8 +118,8 @@ class LlamaCppCache(EntryCache):
         live = blocks and self._slot is not None and blocks[-1].end == self._slot.length
         return super()._inherited(blocks[:-1] if live else blocks)
 
-    def _use(self, entry: Entry, prompt: TokenSequence) -> None:
+    def _use(self, entry: SequenceEntry, prompt: TokenSequence) -> None:
         """Do nothing: the slot is what was used last."""
 
-    def _insert(self, entry: Entry) -> None:
+    def _insert(self, entry: SequenceEntry) -> None:
         self._slot = entry

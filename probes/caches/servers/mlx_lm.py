@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ..base import Marks, Match
+from ..base import Match, PromptBoundaries
 from ..prefix_lookup import longest_prefix
-from ..sequence_cache import End, Entry, EntryCache
+from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _THINK_TAIL = 11
 _LEAST = 2
 
 
-def segments(length: int, marks: Marks) -> tuple[End, ...]:
+def segments(length: int, marks: PromptBoundaries) -> tuple[End, ...]:
     """Return the ends of the parts into which the server divides a prompt of `length` tokens, and their
     kinds.
 
@@ -44,7 +44,7 @@ def segments(length: int, marks: Marks) -> tuple[End, ...]:
     return tuple(ends) or whole
 
 
-class MlxLmCache(EntryCache):
+class MlxLmCache(SequenceCache):
     """`LRUPromptCache` with the checkpoints that the server stores in it.
 
     Source: ml-explore/mlx-lm 0.32.2 (November 2026), `models/cache.py`, `server.py` and `generate.py`; run:
@@ -66,11 +66,11 @@ class MlxLmCache(EntryCache):
         return self._fetch(TokenSequence.of(ids))[1]
 
     def reusable(self, shared: int, length: int) -> int:
-        """Return how much an unlimited cache takes over; see `EntryCache.reusable`."""
+        """Return how much an unlimited cache takes over; see `SequenceCache.reusable`."""
         found = super().reusable(shared, length)
         return 0 if found == 1 and self._last and not self._cuttable(self._last) else found
 
-    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         entry, found = self._fetch(prompt)
         if entry is None or found < prompt.length:
             return entry, found
@@ -78,7 +78,7 @@ class MlxLmCache(EntryCache):
             return entry, found - 1
         return longest_prefix(self._shared(prompt), prompt, _LEAST)
 
-    def _fetch(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _fetch(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         """Return the sequence that the server's lookup ends at, and how many tokens it finds."""
         shared = self._shared(prompt)
         for entry, common in shared:
@@ -94,7 +94,7 @@ class MlxLmCache(EntryCache):
                 return longer, min(prompt.length - 1, walked)
         return shorter, most
 
-    def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
+    def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
         *parts, (_, last) = segments(prompt, marks)
         before = parts[-1][0] if parts else 0
@@ -102,20 +102,20 @@ class MlxLmCache(EntryCache):
             parts.append((prompt - 1, last))
         return (*((end, kind) for end, kind in parts if end > reused), (length, "assistant"))
 
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
         return [end for end, _ in self._ends(sequence.length, match.reused, marks)]
 
-    def _use(self, entry: Entry, prompt: TokenSequence) -> None:
+    def _use(self, entry: SequenceEntry, prompt: TokenSequence) -> None:
         """Do nothing: a lookup is no use."""
 
-    def _victim(self) -> Entry:
+    def _victim(self) -> SequenceEntry:
         queues = {kind: [entry for entry in self._entries if entry.kind == kind] for kind in KINDS}
         for kind, following in pairwise(KINDS):
             if queues[kind] and len(queues[kind]) >= len(queues[following]):
                 return queues[kind][0]
         return queues[KINDS[-1]][0]
 
-    def _insert(self, entry: Entry) -> None:
+    def _insert(self, entry: SequenceEntry) -> None:
         for other in self._begun(entry):
             if other.length == entry.length or self._cuttable(entry):
                 self._remove(other)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..base import Marks, Match, last_position
+from ..base import Match, PromptBoundaries, last_position
 from ..prefix_lookup import longest_prefix
-from ..sequence_cache import End, Entry, EntryCache
+from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
 
-class MtplxCache(EntryCache):
+class MtplxCache(SequenceCache):
     """The session bank: the longest stored sequence that a prompt goes on from, else what it shares with one.
 
     Source: youssofal/MTPLX 2.12.2 (October 2026), `session_bank.py`, `checkpoint_anchors.py` and
@@ -34,12 +34,12 @@ class MtplxCache(EntryCache):
     min_new = 1024
 
     def reusable(self, shared: int, length: int) -> int:
-        """Return how much an unlimited cache takes over; see `EntryCache.reusable`."""
+        """Return how much an unlimited cache takes over; see `SequenceCache.reusable`."""
         entry = self._last
         whole = entry is not None and entry.length <= min(shared, length - 1)
         return super().reusable(shared, length) if whole or self._near(entry, shared) else 0
 
-    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         shared = self._shared(prompt)
         best, most = longest_prefix(shared, prompt)
         for entry, common in shared:
@@ -47,7 +47,7 @@ class MtplxCache(EntryCache):
                 best, most = entry, position
         return best, most
 
-    def _near(self, entry: Entry | None, common: int) -> bool:
+    def _near(self, entry: SequenceEntry | None, common: int) -> bool:
         """Tell whether a prompt shares enough with a sequence from which it parts."""
         at_end = entry is not None and entry.length - common <= self.end
         least = self.min_shared
@@ -55,12 +55,12 @@ class MtplxCache(EntryCache):
             least = min(self.min_shared_at_end, max(1, entry.length - self.end))
         return common >= least
 
-    def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
+    def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
         early = prompt < length and prompt - reused >= self.min_new
         return ((prompt, ""), (length, "")) if early else ((length, ""),)
 
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
         end = (sequence.length if marks.prompt_tokens is None else marks.prompt_tokens) - 1
         chunks = list(range(match.reused + self.stride, end, self.stride))
         start = last_position(chunks, end) or match.reused

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias, get_args
 
 from ...models.layers import Layers
 from ...models.sizes import Sizes
-from ..hashes import Recipe
-from ..paged import PagedCache, Whole
+from ..hashes import BlockHasher
+from ..paged import FullHitRule, PagedCache
 
 #: `0.5.3` of July 2026, `sept` (about 2026-09-08), `latest`: autumn 2026, with tails.
 Version: TypeAlias = Literal["0.5.3", "sept", "latest"]
@@ -34,13 +34,13 @@ def block_size(layers: Layers, default: int = 256) -> int:
     return _RECURRENT if layers.recurrent else default
 
 
-def whole(layers: Layers, version: Version) -> Whole:
+def full_hit_rule(layers: Layers, version: Version) -> FullHitRule:
     """Return what a version does with a prompt that is there whole.
 
     0.5.3 prefilled it again where layers cannot be cut; since September recurrent models give up the last
     block. That sliding windows do so in the latest code is inferred.
     """
-    if layers.sliceable:
+    if layers.trimmable:
         return "trim"
     return "drop-block" if version == "latest" or (version == "sept" and layers.recurrent) else "prefill"
 
@@ -51,7 +51,7 @@ def paged(
     *,
     size: int | None = None,
     default_size: int = 256,
-    named: Recipe | None = None,
+    named: BlockHasher | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
     kind: str = "paged",
@@ -73,8 +73,8 @@ def paged(
         named=named,
         capacity_bytes=capacity_bytes,
         sizes=sizes,
-        sliceable=layers.sliceable,
-        whole=whole(layers, version),
-        tails=version == "latest" and not layers.sliceable,
+        trimmable=layers.trimmable,
+        full_hit=full_hit_rule(layers, version),
+        tails=version == "latest" and not layers.trimmable,
         kind=kind,
     )

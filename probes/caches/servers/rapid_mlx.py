@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 
-from ..base import Block, Marks, Match, last_position
+from ..base import Block, Match, PromptBoundaries, last_position
 from ..prefix_lookup import longest_continuation, longest_prefix, neighbour
-from ..sequence_cache import End, Entry, EntryCache
+from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
 
-class RapidMlxCache(EntryCache):
+class RapidMlxCache(SequenceCache):
     """Rapid-MLX's default cache: equal, shorter, longer and parting prompts, recurrent layers from
     checkpoints.
 
@@ -34,7 +34,7 @@ class RapidMlxCache(EntryCache):
         """The starts of messages at which prefills from nothing stopped; they are kept."""
         return set()
 
-    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         shared = self._shared(prompt)
         for entry, common in shared:
             if common == entry.length == prompt.length and self._cuttable(entry):
@@ -55,13 +55,13 @@ class RapidMlxCache(EntryCache):
                 return near, position if position < prompt.length else 0
         return prefix, most
 
-    def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
+    def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
-        if (boundary := marks.user_start) > reused and not self.layers.sliceable:
+        if (boundary := marks.user_start) > reused and not self.layers.trimmable:
             return (boundary, "boundary"), (length, "")
         return tuple((end, "") for end in sorted({prompt, length}))
 
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: Marks) -> Iterable[int]:
+    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
         boundary = marks.user_start
         cold = not any(block.snapshot for block in match.blocks)
         if cold and boundary:
@@ -95,7 +95,7 @@ class RapidMlxCache(EntryCache):
                 kept.remove(min(gap for gap in gaps if gap[1] not in self._anchors)[1])
         return kept
 
-    def _insert(self, entry: Entry) -> None:
+    def _insert(self, entry: SequenceEntry) -> None:
         equal = next((other for other in self._begun(entry) if other.length == entry.length), None)
         if equal is not None:
             self._use(equal, entry.ids)

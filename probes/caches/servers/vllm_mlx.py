@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..base import Marks
+from ..base import PromptBoundaries
 from ..prefix_lookup import longest_continuation, longest_prefix, neighbour
-from ..sequence_cache import End, Entry, EntryCache
+from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
 
-class VllmMlxCache(EntryCache):
+class VllmMlxCache(SequenceCache):
     """vllm-mlx's default cache: shorter and parting prompts of at least 128 tokens.
 
     Source: waybarrios/vllm-mlx 0.6.0 (October 2026), `memory_cache.py` and `scheduler.py`; the lookup was run
@@ -31,7 +31,7 @@ class VllmMlxCache(EntryCache):
         found = super().reusable(shared, length)
         return found if found >= self.min_tokens else 0
 
-    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         if prompt.length < self.min_tokens:
             return None, 0
         shared = self._shared(prompt)
@@ -49,14 +49,14 @@ class VllmMlxCache(EntryCache):
             return None, 0
         return near, min(common, prompt.length - 1)
 
-    def _ends(self, length: int, reused: int, marks: Marks) -> tuple[End, ...]:
+    def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
         if self.layers.sliceable_at(length):
             return ((length, ""),) if length >= self.min_tokens else ()
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
         stale = not reused or prompt - reused > self.refresh
         return ((prompt, ""),) if stale and prompt >= self.min_tokens else ()
 
-    def _insert(self, entry: Entry) -> None:
+    def _insert(self, entry: SequenceEntry) -> None:
         begun = self._begun(entry)
         equal = next((other for other in begun if other.length == entry.length), None)
         if equal is not None:
@@ -68,7 +68,7 @@ class VllmMlxCache(EntryCache):
         self._make_room(entry)
 
 
-class VllmMlxLegacyCache(EntryCache):
+class VllmMlxLegacyCache(SequenceCache):
     """vllm-mlx's cache without `use_memory_aware_cache`: a sequence helps only where the prompt parts at its
     end.
 
@@ -84,10 +84,10 @@ class VllmMlxLegacyCache(EntryCache):
         """Return how much an unlimited cache takes over where a whole sequence, or the prompt, is shared."""
         if shared < length:
             return shared
-        cuttable = self._last is None or self._cuttable(self._last)
-        return max(0, length - 1) if cuttable else 0
+        trimmable = self._last is None or self._cuttable(self._last)
+        return max(0, length - 1) if trimmable else 0
 
-    def _find(self, prompt: TokenSequence) -> tuple[Entry | None, int]:
+    def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         shared = self._shared(prompt)
         walked = max((common for _, common in shared), default=0)
         for entry, common in shared:
@@ -100,6 +100,6 @@ class VllmMlxLegacyCache(EntryCache):
         longer = next((entry for entry, common in shared if common == walked and self._cuttable(entry)), None)
         return (longer, max(0, walked - 1)) if longer else (None, 0)
 
-    def _use(self, entry: Entry, prompt: TokenSequence) -> None:
+    def _use(self, entry: SequenceEntry, prompt: TokenSequence) -> None:
         if entry.length <= prompt.length:
             super()._use(entry, prompt)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..observe.behaviour import LLAMACPP, Behaviour, View, alone
-from ..observe.prompts import Prompt
+from ..observe.prompts import PromptOutline
 from ..observe.shapes import SHAPES
 from .compare_placements import compare_placements
 from .compare_prompts import compare_prompt
@@ -29,7 +29,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class BehaviourComparison:
     """All differences between two behaviours, and what was compared."""
 
     differences: tuple[Difference, ...]
@@ -37,7 +37,7 @@ class Comparison:
     text_changed: bool
 
 
-def compare(base: Behaviour, head: Behaviour) -> Comparison:
+def compare(base: Behaviour, head: Behaviour) -> BehaviourComparison:
     """Compare two behaviours."""
     differences: list[Difference] = []
     checks: list[Check] = []
@@ -50,7 +50,7 @@ def compare(base: Behaviour, head: Behaviour) -> Comparison:
                 checks += (Check(f"{prefix}{check.name}", check.compared) for check in _checks(old, new))
         elif name:
             differences += _missing(name, base, head)
-    return Comparison(
+    return BehaviourComparison(
         tuple(differences), tuple(check for check in checks if check.compared), base.digests != head.digests
     )
 
@@ -78,7 +78,7 @@ def _compare_views(base: View, head: View, live: Behaviour, name: str) -> Iterat
     if template is not None and name:
         template = alone(template, name)
 
-    def locate(prompt: Prompt, offset: int) -> int | None:
+    def locate(prompt: PromptOutline, offset: int) -> int | None:
         if template is None or prompt.request is None or prompt.text is None:
             return None
         try:
@@ -115,11 +115,13 @@ def _as_told(difference: Difference, rules: dict[tuple[str, Pair], str]) -> Diff
     return replace(difference, rule=known.pop()) if len(known) == 1 else difference
 
 
-def _nowhere(prompt: Prompt, offset: int) -> None:
+def _nowhere(prompt: PromptOutline, offset: int) -> None:
     return None
 
 
-def _pairs(base: View, head: View) -> Iterator[tuple[str, tuple[Prompt, ...], tuple[Prompt, ...]]]:
+def _pairs(
+    base: View, head: View
+) -> Iterator[tuple[str, tuple[PromptOutline, ...], tuple[PromptOutline, ...]]]:
     """Yield the conversations of both sides; one that was not rendered with a switch, without it."""
     for subject in dict.fromkeys((*base.prompts, *head.prompts)):
         plain = subject.partition("@")[0]

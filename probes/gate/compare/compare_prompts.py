@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..observe.prompts import Prompt, mid_system, placements_in
+from ..observe.prompts import PromptOutline, mid_system, placements_in
 from .differences import Difference, Kind
 from .edits import Edit, edit
 
 #: Finds the template line that wrote a character of one of the head's prompts.
-Locate = Callable[[Prompt, int], int | None]
+Locate = Callable[[PromptOutline, int], int | None]
 
 
 def compare_prompt(
-    subject: str, base: Prompt, head: Prompt, told: frozenset[str], locate: Locate
+    subject: str, base: PromptOutline, head: PromptOutline, told: frozenset[str], locate: Locate
 ) -> Iterator[Difference]:
     """Yield the differences between two prompts of one request.
 
@@ -51,8 +51,8 @@ def compare_prompt(
 
 def _judged(
     subject: str,
-    base: Prompt,
-    head: Prompt,
+    base: PromptOutline,
+    head: PromptOutline,
     lost: frozenset[int],
     was_lost: frozenset[int],
     explained: bool,
@@ -75,7 +75,7 @@ def _judged(
         yield Difference(kind, "history-rewritten", subject, _grown(base), _grown(head), None, detail)
 
 
-def _changed(subject: str, base: Prompt, head: Prompt, locate: Locate) -> Difference:
+def _changed(subject: str, base: PromptOutline, head: PromptOutline, locate: Locate) -> Difference:
     """Describe two prompts that differ."""
     generation = base.body is not None and base.body == head.body
     found: Edit | None = None
@@ -95,26 +95,26 @@ def _changed(subject: str, base: Prompt, head: Prompt, locate: Locate) -> Differ
     )
 
 
-def _placements(prompt: Prompt) -> frozenset[str]:
+def _placements(prompt: PromptOutline) -> frozenset[str]:
     return placements_in(prompt.request) if prompt.request else frozenset()
 
 
-def _which(prompt: Prompt, indices: frozenset[int]) -> str | None:
+def _which(prompt: PromptOutline, indices: frozenset[int]) -> str | None:
     if prompt.request is None:
         return f"message {', '.join(map(str, sorted(indices)))}"
     named = (f"message {index} ({prompt.request.messages[index].role})" for index in sorted(indices))
     return ", ".join(named)
 
 
-def _order(prompt: Prompt) -> str:
+def _order(prompt: PromptOutline) -> str:
     return "another order" if prompt.disordered else "in order"
 
 
-def _grown(prompt: Prompt) -> str:
+def _grown(prompt: PromptOutline) -> str:
     return "appended" if prompt.appended else "rewritten"
 
 
-def _boundary(prompt: Prompt) -> str | None:
+def _boundary(prompt: PromptOutline) -> str | None:
     if prompt.request is None:
         return None
     return f"when a {prompt.request.messages[-1].role} turn arrives"

@@ -17,16 +17,16 @@ from ...placements.mid_system import PlacementReport, Prompts, examine_placement
 from ...placements.report import check_compiles
 from ...placements.server_detection import examine_servers
 from ...placements.template_checks import check_template
-from ...templates.switches import toggles
+from ...templates.switches import switches
 from ...templates.template import ChatTemplate
 from ...thinking.report import ThinkingReport
 from ...thinking.thinking import examine_thinking
 from ..rules import FOLLOWED
-from .prompts import Prompt, Turns, jinja_writer
+from .prompts import PromptOutline, Turns, jinja_writer
 from .shapes import SHAPES, words
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .engine import SecondEngine
 
 #: The clock of templates that print one, so that a date is no difference.
 CLOCK = datetime(2026, 1, 1)
@@ -51,7 +51,7 @@ class View:
 
     placements: tuple[PlacementReport, ...]
     thinking: Mapping[str, str]
-    prompts: Mapping[str, tuple[Prompt, ...]]
+    prompts: Mapping[str, tuple[PromptOutline, ...]]
     engines: Mapping[str, bool] = field(default_factory=dict)
     findings: Mapping[str, int | None] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ class Observing:
 
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     now: datetime = CLOCK
-    engine: Engine | None = None
+    engine: SecondEngine | None = None
 
 
 def variants_of(template: ChatTemplate, kwargs: Mapping[str, Any]) -> tuple[Variant, ...]:
@@ -99,7 +99,7 @@ def variants_of(template: ChatTemplate, kwargs: Mapping[str, Any]) -> tuple[Vari
     check_compiles(template)
     found: dict[Variant, None] = {}
     for source in template.sources.values():
-        for name, values in toggles(source).items():
+        for name, values in switches(source).items():
             if name not in kwargs:
                 found.update(dict.fromkeys((name, value) for value in values))
     return tuple(found)
@@ -163,7 +163,7 @@ def _view(template: ChatTemplate, variants: Sequence[Variant], observing: Observ
 
 def _prompts(
     template: ChatTemplate, variants: Sequence[Variant], observing: Observing
-) -> Iterator[tuple[str, tuple[Prompt, ...]]]:
+) -> Iterator[tuple[str, tuple[PromptOutline, ...]]]:
     """Yield the prompts: of every request as usual, else of each conversation's last request alone."""
     kwargs, now = observing.kwargs, observing.now
     for shape in SHAPES:

@@ -9,11 +9,11 @@ from ...errors import InputError, RenderError
 from ...policies.registry import parse_policy
 from ...templates.llamacpp import CLOCK, LlamaCppEngine
 from ...templates.template import ChatTemplate
-from .prompts import Prompt, Turns
+from .prompts import PromptOutline, Turns
 from .shapes import words
 
 
-class Engine:
+class SecondEngine:
     """Renders what llama.cpp's server would hand to its engine.
 
     Raises:
@@ -24,7 +24,7 @@ class Engine:
         self._engine = LlamaCppEngine()
         self._policy = parse_policy("llama-cpp")
 
-    def render(self, request: Request, template: ChatTemplate) -> tuple[Prompt, bool | None]:
+    def render(self, request: Request, template: ChatTemplate) -> tuple[PromptOutline, bool | None]:
         """Render a request; also tell whether Jinja writes the same, None where either raises."""
         request = request.replace(now=CLOCK)
         prepared = self._policy.prepare(request, template)
@@ -43,9 +43,9 @@ class Engine:
         return replace(prompt, request=request), jinja == prompt.text
 
 
-def engine_or_reason() -> tuple[Engine | None, str]:
+def engine_or_reason() -> tuple[SecondEngine | None, str]:
     """Return the engine, or None and why there is none."""
     try:
-        return Engine(), ""
+        return SecondEngine(), ""
     except InputError as error:
         return None, str(error)

@@ -19,7 +19,7 @@ TextsOf = Callable[[Message], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptOutline:
     """The prompt of one request.
 
     Attributes:
@@ -66,17 +66,17 @@ class Turns:
         self._bodies = bodies
         self._last: str | None = None
 
-    def prompt(self, request: Request) -> Prompt:
+    def prompt(self, request: Request) -> PromptOutline:
         """Render the next request."""
         last, self._last = self._last, None
         try:
             text = self._write(request, True)
             body = self._write(request, False) if self._bodies else None
         except RenderError as error:
-            return Prompt(None, error=str(error), line=error.line, request=request)
+            return PromptOutline(None, error=str(error), line=error.line, request=request)
         self._last = body
         lost, disordered = _judge(text, request.messages, self._texts_of)
-        return Prompt(
+        return PromptOutline(
             digest(text),
             None if body is None else digest(body),
             lost=lost,

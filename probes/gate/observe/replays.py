@@ -16,7 +16,7 @@ from ...policies.base import Policy, Prepared, render_prepared
 from ...templates.template import ChatTemplate
 from ..compare.compare_prompts import compare_prompt
 from ..compare.differences import Difference, Kind
-from .prompts import Prompt, Turns
+from .prompts import PromptOutline, Turns
 
 if TYPE_CHECKING:
     from ...replay.replay_report import CacheInfo, TurnReport
@@ -214,13 +214,13 @@ class _Side:
         self._now = now
         self._turns = Turns(self._write, _texts)
 
-    def prompt(self, request: Request) -> Prompt | None:
+    def prompt(self, request: Request) -> PromptOutline | None:
         """Render the next request; None where the server does not take it."""
         request = request.replace(now=request.now or self._now)
         prepared = self.last = self._policy.prepare(request, self.template)
         return None if prepared.error is not None else self._turns.prompt(prepared.request)
 
-    def line(self, prompt: Prompt, offset: int) -> int | None:
+    def line(self, prompt: PromptOutline, offset: int) -> int | None:
         """Find the template line that wrote a character of a prompt."""
         assert self.last is not None
         if prompt.request is None:

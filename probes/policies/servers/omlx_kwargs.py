@@ -43,7 +43,7 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MergeStep:
     """What one layer did with one key.
 
     Attributes:
@@ -75,7 +75,7 @@ class Merge:
     """
 
     kwargs: Mapping[str, Any]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MergeStep, ...] = ()
     dropped: tuple[str, ...] = ()
 
     def layer_of(self, key: str) -> Layer | None:
@@ -87,7 +87,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class KwargsRetry:
     """What oMLX renders after a TypeError: the same request with less.
 
     Attributes:
@@ -123,7 +123,7 @@ class MergedPrompt:
     line: int | None = None
     culprits: tuple[str, ...] = ()
     chars_without_culprit: int | None = None
-    retries: tuple[Retry, ...] = ()
+    retries: tuple[KwargsRetry, ...] = ()
 
 
 def merge_kwargs(
@@ -144,15 +144,15 @@ def merge_kwargs(
         preserve_thinking_default: what was detected for the template (`detect_preserve_thinking`).
     """
     merged: dict[str, Any] = {}
-    steps: list[Step] = []
+    steps: list[MergeStep] = []
 
     def put(layer: Layer, key: str, value: Any, why: str) -> None:
         outcome: Outcome = "replaced" if key in merged else "set"
-        steps.append(Step(layer, key, value, outcome, merged.get(key), why))
+        steps.append(MergeStep(layer, key, value, outcome, merged.get(key), why))
         merged[key] = value
 
     def skip(layer: Layer, key: str, value: Any, outcome: Outcome, was: Any, why: str) -> None:
-        steps.append(Step(layer, key, value, outcome, was, why))
+        steps.append(MergeStep(layer, key, value, outcome, was, why))
 
     for key, value in (settings.chat_template_kwargs or {}).items():
         put("settings.chat_template_kwargs", key, value, "the model's settings")
@@ -242,11 +242,11 @@ def retried(request: Request, engine: Engine) -> Request:
     return bare.replace(tools=None) if engine == "text" else bare.replace(partial=False)
 
 
-def _retry(template: ChatTemplate, request: Request, engine: Engine, without: str | None) -> Retry:
+def _retry(template: ChatTemplate, request: Request, engine: Engine, without: str | None) -> KwargsRetry:
     text, error = _try(template, retried(request, engine))
     tools = ("tools",) if engine == "text" and request.tools and "tools" not in request.kwargs else ()
     shared = None if text is None or without is None else shared_length(text, without)
-    return Retry(engine, (*request.kwargs, *tools), None if text is None else len(text), error, shared)
+    return KwargsRetry(engine, (*request.kwargs, *tools), None if text is None else len(text), error, shared)
 
 
 def _try(template: ChatTemplate, request: Request) -> tuple[str | None, str | None]:

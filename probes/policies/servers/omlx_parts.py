@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class BareRule:
+class OmlxPart:
     """Applies one rule to the messages.
 
     Attributes:
@@ -47,7 +47,7 @@ def kinds(
 
     def kind(full_name: str, summary: str, merge: bool) -> PolicyKind:
         def make(given: str, options: Mapping[str, str]) -> Policy:
-            return BareRule(given, rule, merge)
+            return OmlxPart(given, rule, merge)
 
         return PolicyKind(
             full_name,

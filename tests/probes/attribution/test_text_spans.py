@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tplaudit.probes.attribution.prompt_diff import Side, compare, unified
+from tplaudit.probes.attribution.prompt_diff import DiffSide, compare, unified
 from tplaudit.probes.attribution.rendered import Rendered, render_turn
-from tplaudit.probes.attribution.text_spans import Span, find_texts
+from tplaudit.probes.attribution.text_spans import TextSpan, find_texts
 from tplaudit.probes.conversation import Message, Piece, Request
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
@@ -95,7 +95,7 @@ def test_all_texts_of_a_plain_prompt_are_found_where_they_are(texts: list[str]) 
     prompt = "".join(f"<u>{text}</u>" for text in texts)
     spans = find_texts(prompt, messages(*(("user", text) for text in texts)))
     assert [span.message for span in spans] == list(range(len(texts)))
-    assert all(isinstance(span, Span) and span.field == "content" for span in spans)
+    assert all(isinstance(span, TextSpan) and span.field == "content" for span in spans)
 
 
 # Missing texts
@@ -200,7 +200,7 @@ def test_a_diff_of_lines_ends_where_the_text_ends() -> None:
 
 
 def test_equal_and_missing_prompts() -> None:
-    one, other = Side("a", 1, None), Side("b", 1, "boom")
+    one, other = DiffSide("a", 1, None), DiffSide("b", 1, "boom")
     assert compare(one, "x", one, "x").unified == ""
     assert compare(one, "x", one, "x").same is True
     missing = compare(one, "x", other, None)
@@ -210,7 +210,7 @@ def test_equal_and_missing_prompts() -> None:
 @given(st.text("ab\n", max_size=30), st.text("ab\n", max_size=30))
 def test_a_diff_leads_from_one_text_to_the_other(old: str, new: str) -> None:
     body = unified(old, new, "o", "n").split("\n")
-    found = compare(Side("o", 1, None), old, Side("n", 1, None), new)
+    found = compare(DiffSide("o", 1, None), old, DiffSide("n", 1, None), new)
     assert found.same is (old == new)
     assert found.shared_chars is not None
     assert old[: found.shared_chars] == new[: found.shared_chars]

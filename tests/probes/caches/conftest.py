@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tplaudit.probes.caches.base import Marks
+from tplaudit.probes.caches.base import PromptBoundaries
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.transcripts.reader import open_transcript
 
@@ -21,8 +21,8 @@ def turn():
     def run(cache, tokens, marks=None):
         ids = np.array(tokens, np.int32)
         match = cache.match(ids)
-        with cache.hold(match):
-            cache.store(ids, match=match, marks=marks or Marks())
+        with cache.pin(match):
+            cache.store(ids, match=match, marks=marks or PromptBoundaries())
         return match.reused
 
     return run

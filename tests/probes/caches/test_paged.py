@@ -30,7 +30,7 @@ def array(tokens):
 def turn(cache, tokens):
     """One request through an engine that only counts; returns what was reused."""
     match = cache.match(array(tokens))
-    with cache.hold(match):
+    with cache.pin(match):
         cache.store(array(tokens))
     return match.reused
 
@@ -102,7 +102,7 @@ def test_with_a_limit_the_least_recently_used_leaf_goes(prompts, block_size, cap
         match = cache.match(ids)
         assert match.reused == reference.match(tokens) <= turn(unlimited, tokens)
         if random.random() < 0.7:
-            with cache.hold(match):
+            with cache.pin(match):
                 cache.store(ids)
             reference.store(tokens)
         statistics = cache.statistics
@@ -134,7 +134,7 @@ def test_held_blocks_stay_and_are_counted(prompts, block_size, capacity_blocks, 
     holds = []
     for tokens in prompts:
         match = cache.match(array(tokens))
-        hold = cache.hold(match)
+        hold = cache.pin(match)
         hold.__enter__()
         holds.append((match, hold))
         if random.random() < 0.4:

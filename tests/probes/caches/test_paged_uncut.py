@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Marks, Match, Span
+from tplaudit.probes.caches.base import Match, PromptBoundaries, TokenRange
 from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.partial_blocks import MOST_TAILS, TailIndex, tail_position
@@ -29,8 +29,8 @@ def turn(cache, tokens, marks=None):
     """One request through an engine that only counts; returns what was reused."""
     ids = array(tokens)
     match = cache.match(ids)
-    with cache.hold(match):
-        cache.store(ids, match=match, marks=marks or Marks())
+    with cache.pin(match):
+        cache.store(ids, match=match, marks=marks or PromptBoundaries())
     return match.reused
 
 
@@ -131,7 +131,7 @@ def test_the_trace_of_issue_2876():
 def test_snapshot_positions(reused, prefilled, marker, boundaries, tail):
     assert tail_position(reused, prefilled, marker, 4) == tail
     prompt = array(range(reused + prefilled + 1))
-    spans = tailed().spans(prompt, Match(reused), Marks(generation_prompt=marker or None))
+    spans = tailed().spans(prompt, Match(reused), PromptBoundaries(generation_prompt=marker or None))
     assert all(span.snapshot and span.start % 4 == 0 for span in spans)
     # The state behind the prompt's last token is no part of the prefill.
     ends = [span.end for span in spans if span.end <= reused + prefilled]
@@ -139,14 +139,14 @@ def test_snapshot_positions(reused, prefilled, marker, boundaries, tail):
 
 
 def tailed(size=4, **settings):
-    return PagedCache(size, sliceable=False, tails=True, **settings)
+    return PagedCache(size, trimmable=False, tails=True, **settings)
 
 
 def with_tails(*lengths, tokens=(1, 2, 3, 4, 5, 6)):
     """A cache that stored, for each length, a prompt with its tail there."""
     cache = tailed(model_name="test-model")
     for length in lengths:
-        turn(cache, [*tokens[:length], 90, 91], Marks(generation_prompt=length))
+        turn(cache, [*tokens[:length], 90, 91], PromptBoundaries(generation_prompt=length))
     return cache
 
 
@@ -174,56 +174,58 @@ def test_tail_lookups(lengths, prompt, matched, reused):
 
 def test_a_clean_append_loses_nothing_and_a_hoist_the_rest():
     cache = make_cache("paged", model_kind="hybrid")
-    turn(cache, range(10000), Marks(generation_prompt=9996))  # TM8
+    turn(cache, range(10000), PromptBoundaries(generation_prompt=9996))  # TM8
     assert cache.reusable(10000, 10900) == 9996
-    assert turn(cache, [*range(9996), *range(20000, 20904)], Marks(generation_prompt=10890)) == 9996
-    turn(cache, range(50000, 110000), Marks(generation_prompt=59990))  # TM9
+    assert (
+        turn(cache, [*range(9996), *range(20000, 20904)], PromptBoundaries(generation_prompt=10890)) == 9996
+    )
+    turn(cache, range(50000, 110000), PromptBoundaries(generation_prompt=59990))  # TM9
     assert cache.reusable(23128, 60100) == 22528
     assert cache.match(array([*range(50000, 73128), *range(36972)])).reused == 22528
 
 
 def test_blocks_beyond_the_generation_prompt_do_not_replace_the_tail():
     cache = tailed()
-    turn(cache, range(10), Marks(generation_prompt=7))
+    turn(cache, range(10), PromptBoundaries(generation_prompt=7))
     assert cache.reusable(10, 14) == 7
-    assert turn(cache, range(14), Marks(generation_prompt=13)) == 7
+    assert turn(cache, range(14), PromptBoundaries(generation_prompt=13)) == 7
     assert cache.match(array(range(18))).reused == 13
     persisting = tailed()
-    turn(persisting, range(10), Marks(generation_prompt=7, persists=True))
+    turn(persisting, range(10), PromptBoundaries(generation_prompt=7, persists=True))
     assert persisting.match(array(range(14))).reused == 8
     assert persisting.match(array([*range(7), 99])).reused == 7
 
 
 def test_an_unknown_generation_prompt_leaves_the_tail_before_the_last_token():
     cache = tailed()
-    assert cache.spans(array(range(8)), Match(0)) == (Span(0, 4, True), Span(4, 7, True))
+    assert cache.spans(array(range(8)), Match(0)) == (TokenRange(0, 4, True), TokenRange(4, 7, True))
     turn(cache, range(8))
     assert cache.match(array(range(9))).reused == 7
 
 
 def test_a_complete_turn_that_ends_with_a_block_is_kept_whole():
     cache = tailed()
-    turn(cache, range(12), Marks(prompt_tokens=10, generation_prompt=7))
+    turn(cache, range(12), PromptBoundaries(prompt_tokens=10, generation_prompt=7))
     assert cache.match(array(range(16))).reused == 12
     cache = tailed()
-    turn(cache, range(13), Marks(prompt_tokens=10, generation_prompt=7))
+    turn(cache, range(13), PromptBoundaries(prompt_tokens=10, generation_prompt=7))
     assert cache.match(array(range(16))).reused == 7
 
 
 def test_a_block_behind_a_tail_starts_on_the_grid():
     cache = tailed()
-    turn(cache, range(10), Marks(generation_prompt=6))
+    turn(cache, range(10), PromptBoundaries(generation_prompt=6))
     ids = array(range(14))
     match = cache.match(ids)
     assert [(block.start, block.end) for block in match.blocks] == [(0, 4), (4, 6)]
-    spans = cache.spans(ids, match, Marks(generation_prompt=13))
+    spans = cache.spans(ids, match, PromptBoundaries(generation_prompt=13))
     assert [(span.start, span.end) for span in spans] == [(4, 8), (8, 12), (12, 13)]
 
 
 def test_a_parent_keeps_its_last_eight_tails():
     cache = tailed(16)
     for length in range(1, 12):
-        turn(cache, [*range(length), 90, 91], Marks(generation_prompt=length))
+        turn(cache, [*range(length), 90, 91], PromptBoundaries(generation_prompt=length))
     assert len(cache) == MOST_TAILS
     reused = [cache.match(array([*range(length), 99])).reused for length in range(1, 12)]
     assert reused == [0, 0, 0, *range(4, 12)]
@@ -240,12 +242,12 @@ def test_parents_are_forgotten_all_at_once():
 
 def test_a_tail_gives_way_before_its_block_and_is_forgotten():
     cache = tailed(capacity_bytes=8, sizes=Sizes(1))
-    turn(cache, [1, 2, 3, 4, 5, 6, 9, 9], Marks(generation_prompt=6))
-    turn(cache, [7, 7, 7], Marks(generation_prompt=2))
+    turn(cache, [1, 2, 3, 4, 5, 6, 9, 9], PromptBoundaries(generation_prompt=6))
+    turn(cache, [7, 7, 7], PromptBoundaries(generation_prompt=2))
     assert cache.match(array([1, 2, 3, 4, 5, 6, 7])).reused == 6
-    turn(cache, [8, 8, 8, 8], Marks(generation_prompt=3))
+    turn(cache, [8, 8, 8, 8], PromptBoundaries(generation_prompt=3))
     assert cache.match(array([7, 7, 9])).reused == 0
-    turn(cache, [5, 5, 5, 5], Marks(generation_prompt=3))
+    turn(cache, [5, 5, 5, 5], PromptBoundaries(generation_prompt=3))
     assert cache.statistics.bytes <= 8
 
 
@@ -263,7 +265,7 @@ conversations = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(conversations, st.integers(1, 4), st.sampled_from(["drop-block", "prefill"]))
 def test_the_furthest_stored_position_counts(prompts, size, whole):
-    cache = tailed(size, whole=whole)
+    cache = tailed(size, full_hit=whole)
     blocks, ends = set(), set()
     for tokens, marker, persists in prompts:
         length = len(tokens)
@@ -277,7 +279,7 @@ def test_the_furthest_stored_position_counts(prompts, size, whole):
         if expected == length:
             expected = 0 if whole == "prefill" else (chain if found else chain - size)
         marker = marker if marker is not None and marker < length else 0
-        marks = Marks(generation_prompt=marker or None, persists=persists)
+        marks = PromptBoundaries(generation_prompt=marker or None, persists=persists)
         assert turn(cache, tokens, marks) == expected
         tail = tail_position(expected, length - 1 - expected, marker, size)
         stored = length if persists or 0 < marker <= expected else marker or length - 1
@@ -294,7 +296,7 @@ def test_the_furthest_stored_position_counts(prompts, size, whole):
     st.integers(1, 3),
 )
 def test_without_tails_the_last_snapshot_counts(prompts, size, stride):
-    cache = PagedCache(size, sliceable=False, snapshot_stride=size * stride)
+    cache = PagedCache(size, trimmable=False, snapshot_stride=size * stride)
     stored = []
     for tokens in prompts:
         ids = array(tokens)
@@ -310,10 +312,10 @@ def test_without_tails_the_last_snapshot_counts(prompts, size, stride):
 
 @given(conversations, st.integers(1, 4), st.booleans())
 def test_restored_payloads_are_the_states_of_the_prompts_own_tokens(prompts, size, tails):
-    cache = PagedCache(size, sliceable=False, tails=tails)
+    cache = PagedCache(size, trimmable=False, tails=tails)
     for tokens, marker, persists in prompts:
         ids = array(tokens)
-        marks = Marks(generation_prompt=marker, persists=persists)
+        marks = PromptBoundaries(generation_prompt=marker, persists=persists)
         match = cache.match(ids)
         at = 0
         for block in match.blocks:
@@ -328,11 +330,11 @@ def test_restored_payloads_are_the_states_of_the_prompts_own_tokens(prompts, siz
 
 def test_settings_that_contradict_each_other():
     with pytest.raises(ValueError, match="miss the ends"):
-        PagedCache(4, sliceable=False, snapshot_stride=6)
+        PagedCache(4, trimmable=False, snapshot_stride=6)
     with pytest.raises(ValueError, match="no snapshots and no tails"):
         PagedCache(4, tails=True)
     with pytest.raises(ValueError, match="cannot give up one token"):
-        PagedCache(4, sliceable=False, whole="trim")
+        PagedCache(4, trimmable=False, full_hit="trim")
 
 
 def test_tails_belong_to_the_latest_version_and_layers_that_cannot_be_cut():

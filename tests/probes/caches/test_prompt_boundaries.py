@@ -1,11 +1,11 @@
-"""Marks of prompts, read from renders."""
+"""PromptBoundaries of prompts, read from renders."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from tplaudit.probes.caches.prompt_boundaries import MarkReader, occurrences
+from tplaudit.probes.caches.prompt_boundaries import BoundaryFinder, occurrences
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.replay.divergence import Prompt
@@ -39,7 +39,7 @@ def encoder():
 
 def test_positions_are_where_the_texts_stand():
     made = prompt(CHAT, think=True)
-    marks = MarkReader(encoder(), HYBRID).read(made, replied=True)
+    marks = BoundaryFinder(encoder(), HYBRID).read(made, replied=True)
     assert marks.prompt_tokens == len(made.text)
     assert marks.generation_prompt == made.text.index("[assistant]<think>")
     assert marks.think_start == made.text.index("<think>")
@@ -52,7 +52,7 @@ def test_positions_are_where_the_texts_stand():
 
 
 def test_a_generation_prompt_that_stays_persists():
-    marks = MarkReader(encoder(), HYBRID).read(prompt(CHAT))
+    marks = BoundaryFinder(encoder(), HYBRID).read(prompt(CHAT))
     assert marks.persists
     assert (marks.think_start, marks.prompt_tokens) == (None, None)
 
@@ -61,7 +61,7 @@ def test_tool_results_written_as_user_turns_are_user_turns_to_llama_cpp():
     text = TEMPLATE.replace("[{{ m.role }}]", "[{{ 'user' if m.role == 'tool' else m.role }}]")
     messages = [*CHAT, {"role": "assistant", "content": "call"}, {"role": "tool", "content": "3"}]
     made = prompt(messages, text)
-    marks = MarkReader(encoder(), HYBRID).read(made)
+    marks = BoundaryFinder(encoder(), HYBRID).read(made)
     assert marks.user_start == made.text.index("[user]Two?")
     assert marks.user_headers == tuple(made.text.index(f"[user]{each}") for each in ("One?", "Two?", "3"))
 
@@ -74,16 +74,16 @@ def test_occurrences():
 
 def test_nothing_is_looked_for_where_layers_can_be_cut():
     made = replace(prompt(CHAT), template=None)
-    marks = MarkReader(encoder(), Layers()).read(made)
+    marks = BoundaryFinder(encoder(), Layers()).read(made)
     assert (marks.generation_prompt, marks.user_headers, marks.system_end) == (None, (), 0)
     assert marks.ends_in_user
-    assert not MarkReader(encoder(), Layers()).read(prompt(CHAT[:3])).ends_in_user
+    assert not BoundaryFinder(encoder(), Layers()).read(prompt(CHAT[:3])).ends_in_user
 
 
 def test_a_template_that_refuses_the_beginning_gives_no_position():
     strict = "{% if messages | length < 4 %}{{ raise_exception('more') }}{% endif %}" + TEMPLATE
     made = prompt(CHAT)
     made = replace(made, template=ChatTemplate({"default": strict}, source="test"))
-    marks = MarkReader(encoder(), HYBRID).read(made)
+    marks = BoundaryFinder(encoder(), HYBRID).read(made)
     assert (marks.user_start, marks.user_headers, marks.system_end) == (0, (), 0)
     assert marks.generation_prompt == made.text.rindex("[assistant]")

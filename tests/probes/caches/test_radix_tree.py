@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Marks, Match, Span
+from tplaudit.probes.caches.base import Match, PromptBoundaries, TokenRange
 from tplaudit.probes.caches.radix_tree import OllamaCache, SglangCache
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
@@ -36,10 +36,10 @@ def test_sglang_shares_every_token(turn, prompts):
 
 def test_sglang_goes_on_from_where_a_prompt_or_its_reply_ended(turn):
     cache = SglangCache(HYBRID)
-    turn(cache, range(24), Marks(prompt_tokens=20))
+    turn(cache, range(24), PromptBoundaries(prompt_tokens=20))
     reused = {at: cache.match(array([*range(at), 99])).reused for at in (19, 20, 23, 24)}
     assert reused == {19: 0, 20: 20, 23: 20, 24: 24}
-    turn(cache, range(40), Marks(prompt_tokens=36))
+    turn(cache, range(40), PromptBoundaries(prompt_tokens=36))
     assert cache.match(array([*range(24), 99])).reused == 24
 
 
@@ -56,9 +56,9 @@ def test_ollamas_snapshots(turn):
     cache = OllamaCache(HYBRID)
     cache.stride = 8
     ids = array(range(24))
-    marks = Marks(prompt_tokens=22)
+    marks = PromptBoundaries(prompt_tokens=22)
     spans = cache.spans(ids, Match(0), marks)
-    assert spans == tuple(Span(*ends, True) for ends in [(0, 8), (8, 16), (16, 18), (18, 24)])
+    assert spans == tuple(TokenRange(*ends, True) for ends in [(0, 8), (8, 16), (16, 18), (18, 24)])
     turn(cache, range(24), marks)
     reused = {at: cache.match(array([*range(at), 99, 98])).reused for at in (7, 8, 17, 18, 23, 24)}
     assert reused == {7: 0, 8: 8, 17: 16, 18: 18, 23: 18, 24: 24}

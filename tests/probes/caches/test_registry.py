@@ -94,9 +94,9 @@ def test_unknown_layers(kind):
 def test_layers(kind, window, recurrent):
     layers = Layers.of(kind)
     assert (layers.window, layers.recurrent) == (window, recurrent)
-    assert layers.sliceable is (window is None and not recurrent)
+    assert layers.trimmable is (window is None and not recurrent)
     assert layers.sliceable_at(511) is not recurrent
-    assert layers.sliceable_at(8192) is layers.sliceable
+    assert layers.sliceable_at(8192) is layers.trimmable
 
 
 @pytest.mark.parametrize("name", ["vllm", "mlx-vlm"])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Block, Marks, Match, bytes_before, cut, last_position
+from tplaudit.probes.caches.base import Block, Match, PromptBoundaries, bytes_before, last_position, trim
 from tplaudit.probes.caches.radix_tree import OllamaCache, SglangCache
-from tplaudit.probes.caches.sequence_cache import EntryCache
+from tplaudit.probes.caches.sequence_cache import SequenceCache
 from tplaudit.probes.caches.sequences import TokenSequence
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
 from tplaudit.probes.caches.servers.mlx_lm import MlxLmCache
@@ -72,15 +72,15 @@ def test_cut_blocks_end_where_they_are_cut():
         def nbytes(self):
             return 10 * self.end
 
-        def cut(self, end):
+        def trim(self, end):
             return State(end)
 
         def bytes_before(self, end):
             return 10 * end
 
     blocks = (Block(b"", 0, 4, 40, State(4), True), Block(b"", 4, 8, 80, State(8), True))
-    assert cut(blocks, 8) == blocks and cut(blocks, 4) == blocks[:1] and cut(blocks, 0) == ()
-    assert cut(blocks, 5) == (blocks[0], Block(b"", 4, 5, 50, State(5), False))
+    assert trim(blocks, 8) == blocks and trim(blocks, 4) == blocks[:1] and trim(blocks, 0) == ()
+    assert trim(blocks, 5) == (blocks[0], Block(b"", 4, 5, 50, State(5), False))
     assert [bytes_before(blocks, end) for end in (0, 3, 4, 5, 8)] == [0, 30, 40, 90, 120]
 
 
@@ -96,7 +96,7 @@ def test_payloads_are_those_of_the_prompts_own_tokens(kind, prompts, hybrid, ran
         tokens: tuple[int, ...]
         nbytes: int = 1
 
-        def cut(self, end):
+        def trim(self, end):
             assert not hybrid
             return State(self.tokens[:end])
 
@@ -111,7 +111,7 @@ def test_payloads_are_those_of_the_prompts_own_tokens(kind, prompts, hybrid, ran
         ids = array(tokens)
         starts = tuple(sorted(random.sample(range(1, 12), 2)))
         prompt = random.randint(1, len(tokens))
-        marks = Marks(
+        marks = PromptBoundaries(
             prompt_tokens=prompt,
             system_end=random.randint(0, 3),
             user_start=max((at for at in starts if at < prompt), default=0),
@@ -173,7 +173,7 @@ def test_no_state_outlives_its_sequence(kind, prompts, capacity, hybrid):
             self.nbytes = length
             alive.add(self)
 
-        def cut(self, end):
+        def trim(self, end):
             return State(self.nbytes)
 
         def bytes_before(self, end):
@@ -208,7 +208,7 @@ def test_what_was_dropped_explains_a_shorter_match(turn):
 # Granularity of one conversation: tests/cases/28-cache-granularity
 
 
-class Fixed(EntryCache):
+class Fixed(SequenceCache):
     """Copies states at given positions."""
 
     positions = ()

@@ -28,7 +28,7 @@ def test_closest_is_what_comparing_with_each_gives(data: st.DataObject) -> None:
         assert closest.shared == most
         if known:
             assert closest.turn == max(at for at, count in enumerate(shared, 1) if count == most)
-            assert closest.whole == any(
+            assert closest.fully_matched == any(
                 len(each) == most for each, count in zip(known, shared, strict=True) if count == most
             )
         else:

@@ -12,11 +12,11 @@ from tplaudit.fixtures import template, transcript
 from tplaudit.probes.conversation import Transcript
 from tplaudit.probes.cost.calibration import CalibratedModel, Calibration, Point
 from tplaudit.probes.cost.cost_model import ENOUGH, CostModel, Measured
-from tplaudit.probes.cost.prefill_timer import Prefilling
+from tplaudit.probes.cost.prefill_timer import PrefillTimer
 from tplaudit.probes.machine import Machine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.replay.plan import Plan
+from tplaudit.probes.replay.plan import PrefillPlan
 from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.replay.totals import totals
 from tplaudit.probes.transcripts.reader import open_transcript
@@ -69,7 +69,7 @@ class Clock:
 
 
 def test_a_calibration_predicts_every_turn_with_its_error():
-    report, _ = replayed(Prefilling(calibration=CALIBRATION))
+    report, _ = replayed(PrefillTimer(calibration=CALIBRATION))
     for policy in report.policies:
         for turn in policy.turns:
             assert turn.cost.kind == "predicted"
@@ -86,7 +86,7 @@ def test_a_calibration_predicts_every_turn_with_its_error():
 
 
 def test_waste_is_what_an_append_only_turn_would_not_have_taken():
-    report, _ = replayed(Prefilling(calibration=CALIBRATION))
+    report, _ = replayed(PrefillTimer(calibration=CALIBRATION))
     omlx = report.policies[0]
     assert omlx.totals.avoidable > 0
     expected = sum(
@@ -107,7 +107,7 @@ def test_what_ran_corrects_the_calibration(engine, monkeypatch):
     clock = SimpleNamespace(monotonic=Clock(), perf_counter=time.perf_counter)
     monkeypatch.setattr("tplaudit.probes.engine.mlx_engine.time", clock)
     monkeypatch.setattr("tplaudit.probes.cost.prefill_timer.time", clock)
-    prefilling = Prefilling(engine, calibration=CALIBRATION, max_seconds=25)
+    prefilling = PrefillTimer(engine, calibration=CALIBRATION, max_seconds=25)
     prefill = engine.prefill
 
     def slow(ids, restored, reused, **options):
@@ -129,7 +129,7 @@ def test_what_ran_corrects_the_calibration(engine, monkeypatch):
 
 def test_the_error_beyond_what_was_measured_is_not_known():
     cost = CALIBRATION.cost
-    prefilling = Prefilling(calibration=CALIBRATION)
+    prefilling = PrefillTimer(calibration=CALIBRATION)
     inside, beyond = prefilling.predicted(400, 1000), prefilling.predicted(401, 1000)
     assert cost.longest == 1400
     assert (inside.error is None, beyond.error is None) == (False, True)
@@ -139,7 +139,7 @@ def test_the_error_beyond_what_was_measured_is_not_known():
 def test_a_calibration_by_which_nothing_takes_time_is_not_corrected():
     calibration = replace(CALIBRATION)
     vars(calibration)["cost"] = CostModel(0, 0, 1, 0)  # depth alone, and all that ran began from nothing
-    prefilling = Prefilling(calibration=calibration)
+    prefilling = PrefillTimer(calibration=calibration)
     prefilling.measured += [Measured(100 + at, 0, 1.0) for at in range(ENOUGH)]
     assert prefilling.prediction().measured.correction is None
     assert prefilling.predicted(100, 5).seconds == 5
@@ -148,20 +148,20 @@ def test_a_calibration_by_which_nothing_takes_time_is_not_corrected():
 def test_another_models_calibration_has_no_error():
     mine, other = CALIBRATION.model, CalibratedModel("small", "llama", "1" * 64)
     for model, known in ((mine, True), (other, False), (None, True)):
-        prefilling = Prefilling(calibration=CALIBRATION, model=model)
+        prefilling = PrefillTimer(calibration=CALIBRATION, model=model)
         assert (prefilling.predicted(100, 100).error is not None) is known
         assert any("of another model, big" in note for note in prefilling.notes) is not known
 
 
 def test_a_rate_goes_before_a_calibration():
-    report, _ = replayed(Prefilling(rate=50, calibration=CALIBRATION))
+    report, _ = replayed(PrefillTimer(rate=50, calibration=CALIBRATION))
     assert (report.prefill_rate, report.prediction.kind) == (50, "rate")
     turn = report.policies[0].turns[0]
     assert (turn.cost.seconds, turn.cost.error) == (turn.reprefill / 50, None)
 
 
 def test_with_nothing_to_predict_from_there_are_no_seconds():
-    report, _ = replayed(Prefilling())
+    report, _ = replayed(PrefillTimer())
     assert all(turn.cost is None for policy in report.policies for turn in policy.turns)
     assert report.prediction is None
     assert report.policies[0].totals.seconds is None
@@ -174,7 +174,7 @@ def test_when_time_is_over_the_rest_is_counted_and_predicted(engine, monkeypatch
     clock = SimpleNamespace(monotonic=Clock(), perf_counter=time.perf_counter)
     monkeypatch.setattr("tplaudit.probes.engine.mlx_engine.time", clock)
     monkeypatch.setattr("tplaudit.probes.cost.prefill_timer.time", clock)
-    prefilling = Prefilling(engine, max_seconds=25)
+    prefilling = PrefillTimer(engine, max_seconds=25)
     cut, _ = replayed(prefilling, engine)
     kinds = [turn.cost.kind for turns in zip(*(p.turns for p in cut.policies), strict=True) for turn in turns]
     measured = kinds.index("predicted")
@@ -194,7 +194,7 @@ def test_when_time_is_over_the_rest_is_counted_and_predicted(engine, monkeypatch
 
 
 def test_without_a_single_measured_turn_nothing_is_made_up(engine):
-    report, _ = replayed(Prefilling(engine, max_seconds=-1), engine)
+    report, _ = replayed(PrefillTimer(engine, max_seconds=-1), engine)
     assert all(turn.cost is None for policy in report.policies for turn in policy.turns)
     assert report.prediction is None
 
@@ -210,7 +210,7 @@ def test_speed_and_memory_are_measured(engine):
 
 def test_the_plan_is_what_the_engine_then_runs(engine):
     _, counted = replayed(None, layout=engine.layout)
-    plan = Plan.of(["omlx", "note"], counted)
+    plan = PrefillPlan.of(["omlx", "note"], counted)
     report, _ = replayed(None, engine)
     assert plan.tokens == {policy.policy: policy.totals.reprefill for policy in report.policies}
     rate = CostModel.at_rate(1)
@@ -221,7 +221,7 @@ def test_the_plan_is_what_the_engine_then_runs(engine):
 
 def test_turns_that_raise_are_no_work():
     _, counted = replayed(None, policies=("as-is", "omlx"))
-    plan = Plan.of(["as-is", "omlx"], counted)
+    plan = PrefillPlan.of(["as-is", "omlx"], counted)
     raised = [turn[0].error is not None for turn in counted]
     assert any(raised)
     assert [turn[0] is None for turn in plan.turns] == raised

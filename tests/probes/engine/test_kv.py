@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tplaudit.probes.caches.base import Marks
+from tplaudit.probes.caches.base import PromptBoundaries
 from tplaudit.probes.caches.registry import make_cache, names
 from tplaudit.probes.engine.mlx_engine import MLXEngine
 from tplaudit.probes.errors import UsageError
@@ -74,9 +74,9 @@ def test_what_a_cache_takes_over_can_be_put_back(engine, name):
         ids = np.concatenate([base[:kept], random_ids(new, number)])
         base = ids if number == 1 else base
         last = len(ids) - 20
-        marks = Marks(generation_prompt=len(ids) - 3, user_start=last, user_headers=(90, last))
+        marks = PromptBoundaries(generation_prompt=len(ids) - 3, user_start=last, user_headers=(90, last))
         match = cache.match(ids)
-        with cache.hold(match):
+        with cache.pin(match):
             blocks = [block.payload for block in match.blocks]
             prefill = engine.prefill(ids, blocks, match.reused, spans=cache.spans(ids, match, marks))
             cache.store(ids, prefill.payloads, match=match, marks=marks)

@@ -68,7 +68,7 @@ def random_ids(length, seed=0):
 def turn(engine, cache, ids, chunk=128):
     """One request: match, prefill the rest, store. Returns the match and the prefill."""
     match = cache.match(ids)
-    with cache.hold(match):
+    with cache.pin(match):
         blocks = [block.payload for block in match.blocks]
         prefill = engine.prefill(ids, blocks, match.reused, block_size=cache.block_size, chunk=chunk)
         cache.store(ids, prefill.payloads)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Marks, last_position
+from tplaudit.probes.caches.base import PromptBoundaries, last_position
 from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.registry import make_cache
@@ -57,16 +57,16 @@ def random_ids(length, seed):
 def turn(engine, cache, ids, output=0, marks=None):
     """One request; returns what was reused and the prefill."""
     match = cache.match(ids[: len(ids) - output])
-    with cache.hold(match):
+    with cache.pin(match):
         prefill = engine.prefill(
             ids[: len(ids) - output],
             [block.payload for block in match.blocks],
             match.reused,
             chunk=64,
-            spans=cache.spans(ids, match, marks or Marks()),
+            spans=cache.spans(ids, match, marks or PromptBoundaries()),
             output=ids[len(ids) - output :],
         )
-        cache.store(ids, prefill.payloads, match=match, marks=marks or Marks())
+        cache.store(ids, prefill.payloads, match=match, marks=marks or PromptBoundaries())
     return match.reused, prefill
 
 
@@ -99,7 +99,7 @@ def test_what_a_server_takes_over_gives_cold_logits(engines, name, kind, session
         ids = np.concatenate([base[: round(keep * len(base))], random_ids(new, [seed, step])])[:300]
         output = min(replied, len(ids) - 1)
         prompt = len(ids) - output
-        marks = Marks(
+        marks = PromptBoundaries(
             prompt_tokens=prompt,
             generation_prompt=last_position([prompt // 2, prompt - 3], prompt - 1) or None,
             user_start=prompt // 3,
@@ -129,7 +129,7 @@ def test_a_lookup_that_ignores_what_stands_before_is_seen(engines, name):
     asked = np.concatenate([one[:SIZE], other[SIZE:], end])
 
     def ask(named):
-        cache = PagedCache(SIZE, named=named, sliceable=engine.layout.sliceable)
+        cache = PagedCache(SIZE, named=named, trimmable=engine.layout.trimmable)
         turn(engine, cache, np.concatenate([one, end]))
         turn(engine, cache, np.concatenate([other, end]))
         reused, prefill = turn(engine, cache, asked)

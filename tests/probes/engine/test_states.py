@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Span
+from tplaudit.probes.caches.base import TokenRange
 from tplaudit.probes.engine import mlx_model
 from tplaudit.probes.engine.mlx_engine import MLXEngine, tolerance
 from tplaudit.probes.engine.mlx_model import LoadedModel
 from tplaudit.probes.engine.states import ModelState, leaves, refusals
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.models.state_size import footprint
+from tplaudit.probes.models.state_size import state_size
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
 TINY = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))
@@ -47,10 +47,10 @@ def engine(request, engines):
 def spans(start, end, snapshots):
     """The full blocks between two positions, and a tail for each snapshot between two block ends."""
     full = [
-        Span(at, at + SIZE, at + SIZE in snapshots)
+        TokenRange(at, at + SIZE, at + SIZE in snapshots)
         for at in range(start // SIZE * SIZE, end - SIZE + 1, SIZE)
     ]
-    tails = [Span(at // SIZE * SIZE, at, True) for at in snapshots if at % SIZE and start < at <= end]
+    tails = [TokenRange(at // SIZE * SIZE, at, True) for at in snapshots if at % SIZE and start < at <= end]
     return sorted([*full, *tails], key=lambda span: span.end)
 
 
@@ -158,9 +158,9 @@ def test_a_whole_prompt_goes_on_one_token_earlier_only_where_it_can_be_cut(engin
     ids = random_ids(96)
     blocks = engine.prefill(ids, block_size=SIZE).payloads
     # The windows hold 40 tokens before position 95, since blocks of 16 keep all of theirs.
-    cuttable = engine.layout.recurrent_bytes == 0
+    trimmable = engine.layout.recurrent_bytes == 0
     reused = engine.resumable(blocks, 95)
-    assert reused == (95 if cuttable else 80)
+    assert reused == (95 if trimmable else 80)
     assert engine.verify(ids, engine.prefill(ids, blocks, reused, block_size=SIZE).logits).passed
 
 
@@ -185,36 +185,38 @@ def test_a_tail_goes_on_between_block_ends(engine):
 def test_a_sequence_in_spans_of_any_length(engine):
     # What a server stores that keeps whole sequences, with checkpoints in them.
     ids = random_ids(150)
-    blocks = engine.prefill(ids, spans=[Span(0, 61, True), Span(61, 149, True), Span(149, 150)]).payloads
+    blocks = engine.prefill(
+        ids, spans=[TokenRange(0, 61, True), TokenRange(61, 149, True), TokenRange(149, 150)]
+    ).payloads
     for count, end in ((1, 61), (2, 149)):
         assert engine.resumable(blocks[:count], 149) == end
         branch = np.concatenate([ids[:end], random_ids(40, 2)])
         prefill = engine.prefill(branch, blocks[:count], end)
         assert engine.verify(branch, prefill.logits).passed
     with pytest.raises(ValueError, match="a span ends at 151, behind the 150 tokens"):
-        engine.prefill(ids, spans=[Span(0, 151)])
+        engine.prefill(ids, spans=[TokenRange(0, 151)])
 
 
 def test_a_block_cut_short_goes_on_where_its_layers_allow(engine):
     ids = random_ids(150)
-    (block,) = engine.prefill(ids, spans=[Span(0, 100, True)]).payloads
-    cut = block.cut(90)
+    (block,) = engine.prefill(ids, spans=[TokenRange(0, 100, True)]).payloads
+    cut = block.trim(90)
     assert (cut.start, cut.end) == (0, 90) and cut.nbytes < block.nbytes
-    assert engine.resumable([cut], 149) == (90 if engine.layout.sliceable else 0)
-    if engine.layout.sliceable:
+    assert engine.resumable([cut], 149) == (90 if engine.layout.trimmable else 0)
+    if engine.layout.trimmable:
         branch = np.concatenate([ids[:90], random_ids(40, 2)])
         assert engine.verify(branch, engine.prefill(branch, [cut], 90).logits).passed
     with pytest.raises(ValueError, match="position 101 is not in the block from 0 to 100"):
-        block.cut(101)
+        block.trim(101)
 
 
 @pytest.mark.parametrize("name", ["gemma3_text", "llama4"])
 def test_a_window_that_is_not_full_can_be_cut(engines, name):
     engine, ids = engines(name), random_ids(150)
-    (block,) = engine.prefill(ids, spans=[Span(0, WINDOW - 1, True)]).payloads
+    (block,) = engine.prefill(ids, spans=[TokenRange(0, WINDOW - 1, True)]).payloads
     branch = np.concatenate([ids[:30], random_ids(70, 2)])
-    assert engine.resumable([block.cut(30)], 99) == 30
-    assert engine.verify(branch, engine.prefill(branch, [block.cut(30)], 30).logits).passed
+    assert engine.resumable([block.trim(30)], 99) == 30
+    assert engine.verify(branch, engine.prefill(branch, [block.trim(30)], 30).logits).passed
 
 
 def test_output_is_stored_with_its_prompt(engine):
@@ -256,7 +258,7 @@ def stale(engine, ids, blocks):
 def swapped_layers(engine, ids, blocks):
     state = engine._new_state()
     kinds = [
-        (part.reach, *((array.shape[1], array.shape[-1]) for array in layer))
+        (part.window, *((array.shape[1], array.shape[-1]) for array in layer))
         for part, layer in zip(state.attention, blocks[0].layers, strict=True)
     ]
     order = list(range(len(kinds)))
@@ -325,8 +327,8 @@ def test_kind_and_bytes(engine):
     layout = engine.layout
     assert engine.model_kind == layout.kind == KINDS[name]
     assert layout.window == (WINDOW if "rotating" in layout.kind or "chunked" in layout.kind else None)
-    assert layout.sliceable == (name not in UNSLICEABLE)
-    assert (layout.bytes_per_snapshot == 0) == layout.sliceable
+    assert layout.trimmable == (name not in UNSLICEABLE)
+    assert (layout.bytes_per_snapshot == 0) == layout.trimmable
     for size in (8, 64):
         blocks = engine.prefill(random_ids(130), block_size=size).payloads
         assert {block.nbytes for block in blocks} == {layout.block_bytes(size)}
@@ -336,18 +338,18 @@ def test_kind_and_bytes(engine):
 def test_what_blocks_hold_can_be_counted_without_running(engine, snapshots):
     short = spans(0, 200, snapshots)
     stops = [0, *snapshots, 200]
-    long = [Span(start, end, end in snapshots) for start, end in pairwise(stops)]
+    long = [TokenRange(start, end, end in snapshots) for start, end in pairwise(stops)]
     for wanted in (short, long):
         states = engine.prefill(random_ids(200), spans=wanted).payloads
         counts = engine.layout.sizes.counted(wanted)
         assert [state.nbytes for state in states] == [count.nbytes for count in counts]
         for state, count in zip(states, counts, strict=True):
             for end in {state.start + 1, state.end - 1} - {state.start, state.end}:
-                assert state.cut(end).nbytes == state.bytes_before(end) == count.cut(end).nbytes
-                assert count.bytes_before(end) == count.cut(end).nbytes < count.nbytes
+                assert state.trim(end).nbytes == state.bytes_before(end) == count.trim(end).nbytes
+                assert count.bytes_before(end) == count.trim(end).nbytes < count.nbytes
             middle = (state.start + state.end) // 2
             if state.start < middle - 1:
-                twice, counted = (each.cut(middle).cut(middle - 1) for each in (state, count))
+                twice, counted = (each.trim(middle).trim(middle - 1) for each in (state, count))
                 assert twice.nbytes == counted.nbytes == state.bytes_before(middle - 1)
 
 
@@ -375,7 +377,7 @@ def test_old_windows_take_no_memory(engines, name):
     engine, ids = engines(name), random_ids(1500)
     mx.clear_cache()
     before = mx.get_active_memory()
-    wanted = [Span(at, at + 50, at >= 1400) for at in range(0, 1500, 50)]
+    wanted = [TokenRange(at, at + 50, at >= 1400) for at in range(0, 1500, 50)]
     prefill = engine.prefill(ids, chunk=50, spans=wanted)
     total = sum(block.nbytes for block in prefill.payloads)
     assert total == 1500 * engine.bytes_per_token + 2 * engine.layout.bytes_per_snapshot
@@ -409,7 +411,7 @@ def test_caches_in_lists_are_flattened():
     nested = made.CacheList(made.KVCache(), made.CacheList(made.ArraysCache(2), made.RotatingKVCache(8)))
     names = [type(one).__name__ for one in leaves([nested, made.KVCache()])]
     assert names == ["KVCache", "ArraysCache", "RotatingKVCache", "KVCache"]
-    assert [part.reach for part in ModelState([nested]).parts] == [None, 0, 8]
+    assert [part.window for part in ModelState([nested]).parts] == [None, 0, 8]
     assert refusals([nested]) == ()
 
 
@@ -493,7 +495,7 @@ def test_kv_bits_that_do_not_fit_the_heads(engines):
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "kv_bits"])
 def test_what_the_config_tells_is_what_the_state_takes(engines, name):
-    told, layout = footprint(CONFIGS[name]), engines(name).layout
+    told, layout = state_size(CONFIGS[name]), engines(name).layout
     assert told.kind == layout.kind
     assert told.bytes_per_token in (None, layout.bytes_per_token)
     assert told.bytes_per_snapshot in (None, layout.bytes_per_snapshot)

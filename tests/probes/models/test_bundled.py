@@ -48,7 +48,7 @@ def test_texts_are_shared_and_layers_differ(name: str) -> None:
     assert model.template.sources["default"].text == first.template.sources["default"].text
     assert model.template.special_tokens == first.template.special_tokens
     assert [each.tokenizer.encode("ok <|im_end|>")[-1] for each in (model, first)] == [4089] * 2
-    assert model.footprint.kind == LAYERS[name]
+    assert model.state_size.kind == LAYERS[name]
     config = json.loads((model.directory / "config.json").read_text(encoding="utf-8"))
     assert model.info(None).architecture == model_type(model.template) == config["model_type"]
     assert detect_preserve_thinking(model.template) is detect_preserve_thinking(first.template) is True
@@ -58,8 +58,8 @@ def test_texts_are_shared_and_layers_differ(name: str) -> None:
 def test_a_replay_computes_what_it_counts(name: str) -> None:
     model, policies = load_model(name), [parse_policy("as-is"), parse_policy("mlx-lm")]
     engine = model.load_engine()
-    assert engine.layout.bytes_per_token == model.footprint.bytes_per_token
-    assert engine.layout.bytes_per_snapshot == model.footprint.bytes_per_snapshot
+    assert engine.layout.bytes_per_token == model.state_size.bytes_per_token
+    assert engine.layout.bytes_per_snapshot == model.state_size.bytes_per_snapshot
     reports = []
     for chosen in (engine, None):
         replay = Replay(
@@ -73,13 +73,13 @@ def test_a_replay_computes_what_it_counts(name: str) -> None:
     assert report.model.source == name
     # Snapshots at the end of a prompt are reused, blocks of 512 or 2048 tokens are never full here.
     assert sum(turn.reused or 0 for turn in report.policies[0].turns) > 0
-    assert Layers.of(LAYERS[name]).sliceable == (name == "bundled")
+    assert Layers.of(LAYERS[name]).trimmable == (name == "bundled")
 
 
 def test_a_template_of_ones_own_replaces_the_shared_one(tmp_path: Path) -> None:
     (tmp_path / "own.jinja").write_text(TEXT)
     model = load_model("bundled:hybrid", template=str(tmp_path / "own.jinja"), tokenizer="characters")
-    assert (model.kind, model.footprint.kind, model.approximate) == ("bundled", "hybrid", True)
+    assert (model.kind, model.state_size.kind, model.approximate) == ("bundled", "hybrid", True)
     assert model.template.sources["default"].text == TEXT
 
 

@@ -112,7 +112,7 @@ def test_a_replay_counts_with_the_texts_and_asks_for_the_weights_to_compute(cach
     add(cache, "owner/texts", {name: (DEFAULT_MODEL / name).read_bytes() for name in names})
     model = load_model("owner/texts")
     assert (model.source, model.kind, model.default_engine) == ("owner/texts", "hub", "tokens")
-    assert model.footprint.bytes_per_token == 1024
+    assert model.state_size.bytes_per_token == 1024
     assert list(model.tokenizer.encode("Hello there"))
     with pytest.raises(InputError, match="hf download owner/texts"):
         model.load_engine()

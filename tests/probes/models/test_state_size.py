@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.models.state_size import Footprint, footprint, kv_bytes_per_token
+from tplaudit.probes.models.state_size import StateSize, kv_bytes_per_token, state_size
 
 LLAMA = {"num_hidden_layers": 3, "num_attention_heads": 8, "hidden_size": 64}
 
@@ -57,21 +57,21 @@ WINDOW = LLAMA | {"sliding_window": 100, "num_hidden_layers": 8}
     ],
 )
 def test_kinds(config, kind):
-    assert footprint(config).kind == kind
+    assert state_size(config).kind == kind
 
 
 def test_windows_are_counted_by_pattern():
     one = 2 * 8 * 8 * 4
-    assert footprint(WINDOW | {"model_type": "exaone4", "sliding_window_pattern": "LLLG"}) == Footprint(
+    assert state_size(WINDOW | {"model_type": "exaone4", "sliding_window_pattern": "LLLG"}) == StateSize(
         "rotating:100", Sizes(2 * one, ((100, 6 * one),))
     )
-    assert footprint(WINDOW | {"model_type": "gemma3_text"}) == Footprint(
+    assert state_size(WINDOW | {"model_type": "gemma3_text"}) == StateSize(
         "rotating:100", Sizes(one, ((100, 7 * one),))
     )
     # How many of its layers have a window is not known without `layer_types`.
-    assert footprint(WINDOW | {"model_type": "step3p5"}) == Footprint("rotating:100")
+    assert state_size(WINDOW | {"model_type": "step3p5"}) == StateSize("rotating:100")
     # Both times that a layer runs it keeps something.
-    assert footprint(LLAMA | {"model_type": "iquestloopcoder"}) == Footprint("rotating:64")
+    assert state_size(LLAMA | {"model_type": "iquestloopcoder"}) == StateSize("rotating:64")
 
 
 @pytest.mark.parametrize("key", ["sparse_attention_config", "index_head_dim"])
@@ -107,7 +107,7 @@ LINEAR = LLAMA | {
 )
 def test_what_cannot_be_read_is_named(config, said):
     with pytest.raises(InputError) as caught:
-        footprint(config, where="tiny/config.json")
+        state_size(config, where="tiny/config.json")
     assert str(caught.value).startswith(f"tiny/config.json: {said}")
 
 
@@ -122,14 +122,14 @@ def test_what_cannot_be_read_is_named(config, said):
     ],
 )
 def test_sizes_that_the_config_does_not_tell_are_unknown(config, kind):
-    assert footprint(config) == Footprint(kind)
+    assert state_size(config) == StateSize(kind)
 
 
 @pytest.mark.parametrize("value", [None, False, 0])
 def test_a_window_may_be_switched_off(value):
     config = WINDOW | {"model_type": "gemma3_text", "sliding_window": value}
-    assert footprint(config).kind == "plain"
+    assert state_size(config).kind == "plain"
 
 
 def test_a_family_that_reads_no_window_may_have_anything_there():
-    assert footprint(WINDOW | {"model_type": "mistral", "sliding_window": True}).kind == "plain"
+    assert state_size(WINDOW | {"model_type": "mistral", "sliding_window": True}).kind == "plain"

@@ -11,9 +11,9 @@ from tplaudit.probes.errors import InputError
 from tplaudit.probes.findings import Finding
 from tplaudit.probes.placements.mid_system import Prompts
 from tplaudit.probes.placements.template_checks import check_template
-from tplaudit.probes.templates.skipped_branch import untaken_line
+from tplaudit.probes.templates.skipped_branch import skipped_branch_line
 from tplaudit.probes.templates.source import TemplateSource
-from tplaudit.probes.templates.switches import toggles
+from tplaudit.probes.templates.switches import switches
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.tokenization import files as tokenizer_files
 from tplaudit.probes.tokenization.loading_check import check_loading
@@ -150,7 +150,7 @@ def test_the_condition_that_keeps_a_role_out(text: str, line: int | None, compil
     source = TemplateSource(text)
     if compiled:
         source.compiled  # noqa: B018 - which folds constants in the tree
-    assert untaken_line(source.tree, "system") == line
+    assert skipped_branch_line(source.tree, "system") == line
 
 
 def test_switches_are_told_by_their_names() -> None:
@@ -158,14 +158,14 @@ def test_switches_are_told_by_their_names() -> None:
         "{{ enable_thinking }}{{ reasoning_effort }}{{ low_effort }}{{ custom }}{{ tools }}{{ skip_it }}"
         "{% if thinking_mode in ['on', 'off'] %}{% endif %}{% set think_here = 1 %}{{ think_here }}"
     )
-    assert toggles(TemplateSource(text)) == {
+    assert switches(TemplateSource(text)) == {
         "enable_thinking": (True, False),
         "low_effort": (True, False),
         "reasoning_effort": ("low", "medium", "high"),
         "skip_it": (True, False),
         "thinking_mode": (True, False, "on", "off"),
     }
-    assert toggles(TemplateSource("{{ add_generation_prompt }}{{ raise_exception('x') }}")) == {}
+    assert switches(TemplateSource("{{ add_generation_prompt }}{{ raise_exception('x') }}")) == {}
 
 
 class Fixed:

@@ -1,4 +1,4 @@
-"""Whole sessions: what is said about a turn, and the same numbers counted a second time."""
+"""FullHitRule sessions: what is said about a turn, and the same numbers counted a second time."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_the_trace_of_issue_2876_with_a_model_that_computes(session: Path) -> No
     for length in prompts:
         prompt = ids[:length]
         match = cache.match(prompt)
-        with cache.hold(match):
+        with cache.pin(match):
             restored = [block.payload for block in match.blocks]
             done = engine.prefill(prompt, restored, match.reused, spans=cache.spans(prompt, match))
         cache.store(prompt, done.payloads, match=match)

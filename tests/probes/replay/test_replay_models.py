@@ -82,7 +82,7 @@ def test_each_servers_cache_counts_what_it_computes(models, name, names):
     loaded, engine = models(name)
     assert engine.model_kind == KINDS[name]
     # Nothing in config.json tells of quantised K and V.
-    assert loaded.footprint.kind == ("plain" if name == "kv_bits" else KINDS[name])
+    assert loaded.state_size.kind == ("plain" if name == "kv_bits" else KINDS[name])
     policies = [parse_policy(policy) for policy in names]
     computed = replayed(loaded, policies, engine=engine, verify=True)
     counted = replayed(loaded, policies)
@@ -130,7 +130,7 @@ def test_small_blocks_and_a_small_cache(models, name):
         assert 0 < one.cache.bytes <= room
         assert one.cache.evicted_blocks > 0 or one.totals.reused < other.totals.reused
         assert 0 < one.totals.reused <= other.totals.reused
-    known = loaded.footprint
+    known = loaded.state_size
     assert (known.bytes_per_token is None) is (known.bytes_per_snapshot is None) or name == "deepseek_v32"
     if known.sizes == engine.layout.sizes:  # nothing in config.json tells of quantised K and V
         counted = replayed(loaded, policies, block_size=32, capacity_bytes=room, store="prompt+output")

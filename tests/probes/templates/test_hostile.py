@@ -15,7 +15,7 @@ from tplaudit.probes.errors import InputError, RenderError, RenderLimit
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.placements.report import Failure, check_compiles
-from tplaudit.probes.placements.sweep import Settings, sweep
+from tplaudit.probes.placements.sweep import ProbeSettings, sweep
 from tplaudit.probes.templates import template as template_module
 from tplaudit.probes.templates.source import TemplateSource
 from tplaudit.probes.templates.template import ChatTemplate
@@ -102,7 +102,7 @@ def test_a_tree_too_deep_to_walk_is_a_render_error(text: str) -> None:
 def test_a_sweep_survives_a_bad_member(tmp_path: Path) -> None:
     (tmp_path / "a.jinja").write_text(SUM)
     (tmp_path / "b.jinja").write_text("{# nothing #}")
-    first, second = sweep([str(tmp_path / "a.jinja"), str(tmp_path / "b.jinja")], Settings())
+    first, second = sweep([str(tmp_path / "a.jinja"), str(tmp_path / "b.jinja")], ProbeSettings())
     assert isinstance(first, Failure) and "nested too deeply" in first.error
     assert isinstance(second, Failure) and "renders nothing" in second.error
 

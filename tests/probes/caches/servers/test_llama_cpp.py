@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Marks, Match
+from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
@@ -129,7 +129,7 @@ def test_checkpoints_are_those_of_a_token_by_token_prefill(turns, batch, micro_b
         written = [-100 * number - 1 - at for at in range(reply)]
         match = cache.match(array(prompt))
         assert match.reused == slot.run(prompt, headers, written)
-        marks = Marks(prompt_tokens=len(prompt), user_headers=headers)
+        marks = PromptBoundaries(prompt_tokens=len(prompt), user_headers=headers)
         cache.store(array([*prompt, *written]), match=match, marks=marks)
         assert list(cache._slot.checkpoints[:-1]) == [at for at, _ in slot.checkpoints]
 
@@ -138,12 +138,12 @@ def test_checkpoints(turn):
     cache = LlamaCppCache(HYBRID)
     cache.micro_batch = 20
     cache.min_step = 30
-    marks = Marks(prompt_tokens=100, user_headers=(10, 25, 41, 60))
+    marks = PromptBoundaries(prompt_tokens=100, user_headers=(10, 25, 41, 60))
     spans = cache.spans(array(range(110)), Match(0), marks)
     assert [span.end for span in spans] == [10, 41, 60, 76, 96, 110]
     turn(cache, range(110), marks)
     assert cache.reusable(95, 200) == 76
-    assert turn(cache, range(130), Marks(user_headers=(115,))) == 110
+    assert turn(cache, range(130), PromptBoundaries(user_headers=(115,))) == 110
     # A batch that ends near the prompt's end leaves one at its own beginning, the slot's old end.
     assert turn(cache, [*range(112), 999, 998]) == 110
     assert turn(cache, [*range(9), 999, 998]) == 0
@@ -160,7 +160,7 @@ def test_the_old_end_is_no_checkpoint_behind_a_long_continuation(turn):
 def test_a_long_first_prompt_has_checkpoints_at_user_turns_far_apart(turn):
     cache = LlamaCppCache(HYBRID)
     headers = tuple(range(500, 30_000, 500))
-    turn(cache, range(30_000), Marks(user_headers=headers))
+    turn(cache, range(30_000), PromptBoundaries(user_headers=headers))
     reused = [cache.match(array([*range(at), -1])).reused for at in (20_000, 26_000, 29_600, 29_990, 29_999)]
     # 500, then the next one more than 8,192 behind it, and so on; the last one; 516 and 4 before the end.
     assert reused == [17_500, 26_000, 29_500, 29_500, 29_996]
@@ -170,6 +170,6 @@ def test_checkpoints_are_limited_and_those_behind_the_prompt_go(turn):
     cache = LlamaCppCache(HYBRID)
     cache.max_checkpoints = 2
     cache.micro_batch = 20
-    turn(cache, range(100), Marks(user_headers=(50,)))
+    turn(cache, range(100), PromptBoundaries(user_headers=(50,)))
     assert cache.match(array([*range(76), 999])).reused == 76
     assert cache.match(array([*range(75), 999])).reused == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import LRUPromptCache
-from tplaudit.probes.caches.base import Marks, Match, Span
+from tplaudit.probes.caches.base import Match, PromptBoundaries, TokenRange
 from tplaudit.probes.caches.servers.mlx_lm import KINDS, MlxLmCache, segments
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
@@ -137,15 +137,15 @@ def test_what_can_be_gone_on_from_needs_one_token():
 @pytest.mark.parametrize(
     ("marks", "expected"),
     [
-        (Marks(), [(20, "user")]),
-        (Marks(ends_in_user=False, system_end=5, think_start=18), [(20, "assistant")]),
-        (Marks(system_end=5), [(5, "system"), (20, "user")]),
-        (Marks(system_end=5, think_start=18), [(5, "system"), (18, "user"), (20, "assistant")]),
-        (Marks(think_start=8), [(20, "user")]),
-        (Marks(think_start=9), [(9, "user"), (20, "assistant")]),
-        (Marks(system_end=20), [(20, "user")]),
-        (Marks(system_end=19, think_start=18), [(19, "system"), (20, "assistant")]),
-        (Marks(think_start=0), [(20, "user")]),
+        (PromptBoundaries(), [(20, "user")]),
+        (PromptBoundaries(ends_in_user=False, system_end=5, think_start=18), [(20, "assistant")]),
+        (PromptBoundaries(system_end=5), [(5, "system"), (20, "user")]),
+        (PromptBoundaries(system_end=5, think_start=18), [(5, "system"), (18, "user"), (20, "assistant")]),
+        (PromptBoundaries(think_start=8), [(20, "user")]),
+        (PromptBoundaries(think_start=9), [(9, "user"), (20, "assistant")]),
+        (PromptBoundaries(system_end=20), [(20, "user")]),
+        (PromptBoundaries(system_end=19, think_start=18), [(19, "system"), (20, "assistant")]),
+        (PromptBoundaries(think_start=0), [(20, "user")]),
     ],
 )
 def test_segments(marks, expected):
@@ -154,9 +154,9 @@ def test_segments(marks, expected):
 
 def test_states_are_copied_at_the_ends_of_segments_and_before_the_last_token():
     cache = MlxLmCache(HYBRID)
-    ids, marks = array(range(24)), Marks(prompt_tokens=20, system_end=5, think_start=18)
+    ids, marks = array(range(24)), PromptBoundaries(prompt_tokens=20, system_end=5, think_start=18)
     spans = cache.spans(ids, Match(0), marks)
-    assert spans == tuple(Span(*ends, True) for ends in [(0, 5), (5, 18), (18, 19), (19, 24)])
+    assert spans == tuple(TokenRange(*ends, True) for ends in [(0, 5), (5, 18), (18, 19), (19, 24)])
     cache.store(ids, marks=marks)
     assert [cache.match(array([*range(at), 99, 99])).reused for at in (4, 5, 17, 18, 19, 23, 24)] == [
         *(0, 5, 5, 18, 19, 19, 24)
@@ -169,9 +169,9 @@ def test_states_are_copied_at_the_ends_of_segments_and_before_the_last_token():
 def test_a_turn_that_ends_in_a_tool_result_keeps_only_its_end():
     cache = MlxLmCache(HYBRID)
     cache.last_token_apart = False
-    cache.store(array(range(24)), marks=Marks(prompt_tokens=20, ends_in_user=False, system_end=5))
+    cache.store(array(range(24)), marks=PromptBoundaries(prompt_tokens=20, ends_in_user=False, system_end=5))
     assert cache.match(array([*range(20), 99])).reused == 0
     assert cache.match(array(range(30))).reused == 24
     apart = MlxLmCache(HYBRID)
-    apart.store(array(range(24)), marks=Marks(prompt_tokens=20, ends_in_user=False, system_end=5))
+    apart.store(array(range(24)), marks=PromptBoundaries(prompt_tokens=20, ends_in_user=False, system_end=5))
     assert apart.match(array([*range(20), 99])).reused == 19

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tplaudit.probes.caches.base import Marks, Match
+from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.mtplx import MtplxCache
 from tplaudit.probes.models.layers import Layers
 
@@ -18,7 +18,7 @@ def reused(cache, *parts):
 def test_what_is_only_appended_to_goes_on_at_its_end_whatever_its_length(turn):
     for layers in (Layers(), HYBRID):
         cache = MtplxCache(layers)
-        turn(cache, range(5000), Marks(prompt_tokens=4900))
+        turn(cache, range(5000), PromptBoundaries(prompt_tokens=4900))
         assert reused(cache, range(5000), [-1]) == cache.reusable(5000, 5001) == 5000
 
 
@@ -63,8 +63,8 @@ def test_the_last_state_before_a_prompts_end(prompt, positions):
 
 def test_a_prompt_of_many_new_tokens_is_stored_by_itself_too():
     cache = MtplxCache(HYBRID)
-    cache.store(np.arange(1200), marks=Marks(prompt_tokens=1100))
+    cache.store(np.arange(1200), marks=PromptBoundaries(prompt_tokens=1100))
     assert reused(cache, range(1100), [-1]) == 1100
     other = MtplxCache(HYBRID)
-    other.store(np.arange(1100), marks=Marks(prompt_tokens=1000))
+    other.store(np.arange(1100), marks=PromptBoundaries(prompt_tokens=1000))
     assert reused(other, range(1000), [-1]) == 1000 - 1 - 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Marks, Match
+from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.rapid_mlx import RapidMlxCache
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
@@ -32,7 +32,7 @@ def test_rapid_mlx_shares_every_token_of_plain_layers(turn, prompts):
 
 def test_rapid_mlx_goes_back_to_recurrent_checkpoints(turn):
     cache = RapidMlxCache(HYBRID)
-    marks = Marks(prompt_tokens=9000, user_start=5000)
+    marks = PromptBoundaries(prompt_tokens=9000, user_start=5000)
     spans = cache.spans(array(range(9100)), Match(0), marks)
     assert [span.end for span in spans] == [2048, 4096, 5000, 7048, 9096, 9100]
     turn(cache, range(9100), marks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from tplaudit.probes.caches.base import Marks
+from tplaudit.probes.caches.base import PromptBoundaries
 from tplaudit.probes.caches.servers.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache
 from tplaudit.probes.models.layers import Layers
 
@@ -30,7 +30,7 @@ def test_vllm_mlx_prefers_a_whole_sequence_and_prefills_a_whole_prompt_again(tur
 
 def test_vllm_mlx_stores_prompts_alone_where_layers_cannot_be_cut(turn):
     cache = VllmMlxCache(HYBRID)
-    turn(cache, range(400), Marks(prompt_tokens=300))
+    turn(cache, range(400), PromptBoundaries(prompt_tokens=300))
     assert cache.match(array(range(350))).reused == 300
     turn(cache, range(3000))
     assert cache.match(array(range(5000))).reused == 300
