@@ -46,13 +46,13 @@ class PlainKV(KeysAndValues):
     """K and V of all positions, padded beyond `offset`: a `KVCache`."""
 
     kind = "plain"
-    reach = None
+    window = None
 
 
 class QuantisedKV(KeysAndValues):
     """Quantised K and V, each as numbers packed into 32 bits, scales and biases: a `QuantizedKVCache`."""
 
-    reach = None
+    window = None
 
     @property
     def kind(self) -> str:

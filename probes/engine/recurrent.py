@@ -22,7 +22,7 @@ class RecurrentState:
     """
 
     kind = "recurrent"
-    reach = 0
+    window = 0
     offset = None
 
     def __init__(self, cache: Any) -> None:

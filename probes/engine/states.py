@@ -34,7 +34,7 @@ class Part(Protocol):
 
     Attributes:
         kind: `plain`, `quantised:BITS`, `rotating:WINDOW`, `chunked:SIZE` or `recurrent`.
-        reach: how many of the last positions the rest of a prompt needs; None where it needs all, 0 where it
+        window: how many of the last positions the rest of a prompt needs; None where it needs all, 0 where it
             needs none but a snapshot.
     """
 
@@ -58,7 +58,7 @@ class Part(Protocol):
         ...
 
     def trim(self, start: int, end: int) -> Arrays:
-        """Return copies, not yet evaluated, of positions `start` to `end`; of the state where reach is 0."""
+        """Return copies, not yet evaluated, of positions `start` to `end`; of the state where the window is 0."""
         ...
 
     def put(self, pieces: Sequence[Arrays], length: int) -> None:
