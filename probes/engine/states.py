@@ -58,7 +58,7 @@ class Part(Protocol):
         ...
 
     def trim(self, start: int, end: int) -> Arrays:
-        """Return copies, not yet evaluated, of positions `start` to `end`; of the state where `window` is 0."""
+        """Return copies, not yet evaluated, of positions `start` to `end`; of the state if `window` is 0."""
         ...
 
     def put(self, pieces: Sequence[Arrays], length: int) -> None:
