@@ -24,8 +24,8 @@ from typing import Any, Literal
 
 from ... import __version__
 from ..errors import InputError
+from ..files import read_json
 from ..machine import Machine, this_machine
-from ..models.template_files import read_json
 from .cost_model import CostModel, Measured, fit
 
 SCHEMA: Literal["tplaudit.calibration/1"] = "tplaudit.calibration/1"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..caches.base import TokenRange
-from ..errors import InputError
-from .mlx_model import COUNT_INSTEAD, LoadedModel, brief, load
+from ..errors import InputError, brief
+from ..tokenization.tokens import TokenRange
+from .mlx_model import COUNT_INSTEAD, LoadedModel, load
 from .states import ModelState, Recorder, StateBlock, StateLayout, refusals
 
 if TYPE_CHECKING:

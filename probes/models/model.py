@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...fixtures import DEFAULT_MODEL
 from ..cost.calibration import KV_GROUP_SIZE, CalibratedModel, identified
 from ..errors import InputError, UsageError
+from ..files import read_json
 from ..replay.replay_report import ModelInfo
 from ..templates.template import ChatTemplate
 from ..tokenization.files import load_bundled_tokenizer, load_tokenizer, load_tokenizer_named
 from .bundled import bundled_model
 from .hub import is_hub_id, snapshot
 from .state_size import StateSize, state_size
-from .template_files import check_compiles, load_template, read_json
+from .template_files import check_compiles, load_template
 
 if TYPE_CHECKING:
     from ..engine.mlx_engine import MLXEngine
