@@ -39,6 +39,7 @@ from .replay_report import (
     StoredReply,
     TurnReport,
     VerifyReport,
+    model_info,
 )
 from .summary import summarise
 from .totals import totals
@@ -136,7 +137,7 @@ class Replay:
             tplaudit=__version__,
             transcript=self.transcript.source,
             template=self.model.template.source,
-            model=self.model.info(self.engine),
+            model=model_info(self.model, self.engine),
             cache=policies[0].server_cache,
             engine="mlx" if self.engine else "tokens",
             policies=policies,
