@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..models.layers import Layers
     from ..models.sizes import Sizes
     from .base import PrefixCache
-    from .hashes import BlockHasher
+    from .block_hash_schemes import BlockHasher
     from .paged import FullHitRule
     from .servers.omlx import Version
 
@@ -113,9 +113,9 @@ def _flyto(settings: CacheSettings) -> PrefixCache:
 
 
 def _fusion(settings: CacheSettings) -> PrefixCache:
-    from .hashes import FUSION_ROOT, recipe
+    from .block_hash_schemes import FUSION_ROOT, block_hasher
 
-    return _forked(settings, 64, named=recipe(root=FUSION_ROOT))
+    return _forked(settings, 64, named=block_hasher(root=FUSION_ROOT))
 
 
 def _forked(settings: CacheSettings, size: int, *, named: BlockHasher | None = None) -> PrefixCache:
@@ -135,23 +135,23 @@ def _forked(settings: CacheSettings, size: int, *, named: BlockHasher | None = N
 
 
 def _rapid_paged(settings: CacheSettings) -> PrefixCache:
-    from .hashes import RAPID_ROOT, recipe
+    from .block_hash_schemes import RAPID_ROOT, block_hasher
 
-    return _blocks(_plain(settings), settings.block_size or 64, named=recipe(root=RAPID_ROOT))
+    return _blocks(_plain(settings), settings.block_size or 64, named=block_hasher(root=RAPID_ROOT))
 
 
 def _vllm_mlx_paged(settings: CacheSettings) -> PrefixCache:
-    from .hashes import VLLM_MLX_ROOT, recipe
+    from .block_hash_schemes import VLLM_MLX_ROOT, block_hasher
 
-    return _blocks(_plain(settings), settings.block_size or 64, named=recipe(root=VLLM_MLX_ROOT))
+    return _blocks(_plain(settings), settings.block_size or 64, named=block_hasher(root=VLLM_MLX_ROOT))
 
 
 def _mlx_vlm(settings: CacheSettings) -> PrefixCache:
-    from .block_hash_schemes import apc_recipe
+    from .block_hash_schemes import apc_hasher
     from .servers.mlx_vlm import BLOCK_SIZE, MlxVlmSnapshots
 
     if settings.layers.trimmable:
-        return _blocks(settings, settings.block_size or BLOCK_SIZE, named=apc_recipe, full_hit="drop-block")
+        return _blocks(settings, settings.block_size or BLOCK_SIZE, named=apc_hasher, full_hit="drop-block")
     return MlxVlmSnapshots(
         settings.layers,
         capacity_bytes=settings.capacity_bytes,
@@ -160,10 +160,10 @@ def _mlx_vlm(settings: CacheSettings) -> PrefixCache:
 
 
 def _vllm(settings: CacheSettings) -> PrefixCache:
-    from .block_hash_schemes import vllm_recipe
+    from .block_hash_schemes import vllm_hasher
 
     size = settings.block_size or settings.usual_size or 16
-    return _blocks(settings, size, named=vllm_recipe(), full_hit="drop-block")
+    return _blocks(settings, size, named=vllm_hasher(), full_hit="drop-block")
 
 
 def _entries(module: str, cache: str) -> Callable[[CacheSettings], PrefixCache]:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ...models.layers import Layers
 from ...models.sizes import Sizes
-from ..hashes import BlockHasher
+from ..block_hash_schemes import BlockHasher
 from ..paged import FullHitRule, PagedCache
 
 #: `0.5.3` of July 2026, `sept` (about 2026-09-08), `latest`: autumn 2026, with tails.
@@ -63,7 +63,7 @@ def paged(
         version: of the server.
         size: tokens per block; None for the version's own rule.
         default_size: what that rule gives a model whose layers can all be cut.
-        named: names the blocks; None for oMLX's recipe.
+        named: names the blocks; None for oMLX's way.
         capacity_bytes: as of `PagedCache`.
         sizes: as of `PagedCache`.
         kind: the cache's name in reports.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.caches.base import Match, PromptBoundaries
-from tplaudit.probes.caches.hashes import block_hash
+from tplaudit.probes.caches.block_hash_schemes import block_hash
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.partial_blocks import MOST_TAILS, TailIndex, tail_position
 from tplaudit.probes.caches.registry import make_cache

@@ -77,7 +77,7 @@ def chatml(**flags: bool) -> list[AddedToken]:
     return [special(text, **flags) for text in CHATML]
 
 
-BUNDLED = Path(tplaudit.__file__).parents[1] / "fixtures" / "models" / "tiny"
+BUNDLED = Path(tplaudit.__file__).parent / "fixtures" / "models" / "tiny"
 
 # Each hand-made tokenizer has one property that a careless cut would get wrong.
 TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {

@@ -22,7 +22,7 @@ from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer
 from tplaudit.probes.transcripts.reader import open_transcript
 
-PAIRS = Path(fixtures.__file__).parents[1] / "gate"
+PAIRS = Path(fixtures.__file__).parent / "gate"
 STRICT = PAIRS / "strict.jinja"
 NUMBERS = ReplayNumbers(
     "a/chat.jsonl", "omlx", 4, 0, 1000, ((100, 0), (50, 200), (150, 300), (100, 350)), 200, 120, None
