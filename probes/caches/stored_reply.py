@@ -10,6 +10,7 @@ import numpy as np
 from ..conversation import Message
 from ..errors import RenderError
 from ..templates.rendering import REASONING_KEYS
+from ..text import common_prefix
 from ..thinking.servers import (
     detect_preserve_thinking,
     model_name,
@@ -17,7 +18,6 @@ from ..thinking.servers import (
     native_reasoning,
     output_cacheable,
 )
-from ..tokenization.tokens import common_prefix
 
 if TYPE_CHECKING:
     from ..attribution.prompt import Prompt

@@ -19,10 +19,10 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
 from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from ..rewrite.part_texts import as_system, merge_into_first, part_text, part_texts, stripped
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped
 from ..rewrite.preparation import ROUTE_OPTION, never_continued, rewritten, thinking_asked
 from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
-from ..rewrite.texts import Text, join, rebuilt
+from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
