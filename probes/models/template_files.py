@@ -170,10 +170,7 @@ def check_compiles(template: ChatTemplate) -> None:
     try:
         template.choose(None)
         for source in template.sources.values():
-            if not source.tree.body:
-                raise RenderError("EmptyPrompt", "the template renders nothing")
-            if source.well_behaved:
-                source.compiled  # noqa: B018 - what cannot be compiled cannot be probed
+            source.check()
     except RenderError as error:
         where = f"{template.source}:{error.line}" if error.line else template.source
         raise InputError(
