@@ -1,6 +1,6 @@
 """The policies: what each server makes of a request before its chat template sees it.
 
-A new policy is one module with its `KINDS`, and its line in `_MODULES`. What is known of it, the module states
+A new policy is one module with its `KINDS`, and its line in `_MODULES`. The module states what is known of it
 (kind.py).
 """
 

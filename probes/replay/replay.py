@@ -12,7 +12,7 @@ import numpy as np
 from ... import __version__
 from ..caches.base import Match, PrefixCache
 from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.server_cache import server_cache
+from ..caches.registry import server_cache
 from ..caches.storage import Store, stored_length
 from ..caches.stored_reply import Reply, opens_thinking, reply_of, stores_thinking
 from ..caches.stored_sequences import StoredSequences
