@@ -111,7 +111,7 @@ def command(given: CalibrateOptions) -> None:
 
 
 def _is_complete(found: Calibration, given: CalibrateOptions) -> bool:
-    """Tell whether everything that is asked for was measured before, by what is installed now."""
+    """Return whether everything that is asked for was measured before, with what is installed now."""
     from ..probes.cost.calibration import measured_versions
     from ..probes.cost.measure import tokens_to_run
 

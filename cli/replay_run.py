@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..probes.replay.replay import Replay
     from ..probes.replay.replay_report import ReplayReport, TurnReport
 
-#: From this many tokens on, the user is told before what is going to be prefilled.
+#: From this many tokens on, the user learns beforehand what is going to be prefilled.
 LARGE = 200_000
 
 
