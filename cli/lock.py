@@ -48,7 +48,8 @@ def command(
     changed in any way, for better or worse, and says which; edits that change no prompt pass.
     """
     from ..probes.errors import UsageError
-    from ..probes.gate.lock import check_lock, lock, read_lock, to_text
+    from ..probes.gate.lock import check_lock, lock
+    from ..probes.gate.lock_file import read_lock, to_text
     from ..probes.gate.observe.behaviour import CLOCK
     from ..probes.gate.sources import files_of
     from .formats.gate.outputs import read_outputs
