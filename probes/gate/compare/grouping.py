@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...findings import Severity
 from ...placements.findings import where_text
@@ -164,7 +164,7 @@ def _where(group: Sequence[Difference]) -> str:
         which = f", {roles.pop()} turns only" if len(roles) == 1 else ""
         switched = "" if "" in variants else f", with {' or '.join(variants)}"
         return f"{where_text(rows)}{which}{switched}{named}"
-    places = list(dict.fromkeys(each.subject.usual for each in group))
+    places = list(dict.fromkeys(replace(each.subject, variant="", view="") for each in group))
     under = group[0].subject.group == "replay"
     only = [f"under {name}" if under else _in_words(name) for name in variants]
     suffix = "" if "" in variants else f" {' or '.join(only)}"
