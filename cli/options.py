@@ -1,14 +1,31 @@
-"""Options that several commands share, and the reading of their values."""
+"""Options that several commands share, and the reading of their values.
+
+A command with several options declares them as the fields of a frozen dataclass, and is a function of one
+value of it:
+
+    @dataclass(frozen=True, slots=True)
+    class RulesOptions:
+        as_json: options.Json = False
+        output: options.Output = None
+
+    @options.taken_from(RulesOptions)
+    def command(given: RulesOptions) -> None:
+        ...
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+import typing
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +35,50 @@ from .output import check_output, say
 if TYPE_CHECKING:
     from ..probes.cost import calibration
     from ..probes.placements.report import Failure
+
+#: The panels that `--help` groups arguments and options in, as `rich_help_panel`.
+INPUT = "Input"
+SERVER = "Server"
+CACHE = "Cache"
+PREFILL = "Prefill"
+OUTPUT = "Output"
+
+OptionsT = TypeVar("OptionsT")
+
+
+class FailOn(StrEnum):
+    """The least severe finding that makes the exit code 1."""
+
+    error = "error"
+    warning = "warning"
+    note = "note"
+    never = "never"
+
+
+def taken_from(
+    kind: type[OptionsT],
+) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
+    """Make a function of one options value a command with an option for each of its fields.
+
+    Args:
+        kind: a dataclass; typer reads the annotations and defaults of its fields.
+    """
+    hints = typing.get_type_hints(kind, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(kind).parameters.items()
+    ]
+
+    def made(function: Callable[[OptionsT], None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            function(kind(**values))
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {name: hints[name] for name in hints}
+        return command
+
+    return made
 
 
 def given(param: typer.CallbackParam, value: Any) -> Any:
@@ -77,12 +138,17 @@ Model = Annotated[
         help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
         "- for a template on stdin, or bundled, bundled:hybrid or bundled:sliding-window for a tiny model. "
         "Default: bundled.",
+        rich_help_panel=INPUT,
     ),
 ]
 Template = Annotated[
     str | None,
     typer.Option(
-        "--template", metavar="FILE", callback=named, help="A template that replaces the model's own."
+        "--template",
+        metavar="FILE",
+        callback=named,
+        help="A template that replaces the model's own.",
+        rich_help_panel=INPUT,
     ),
 ]
 Tokenizer = Annotated[
@@ -92,6 +158,7 @@ Tokenizer = Annotated[
         metavar="PATH|characters",
         callback=named,
         help="A tokenizer.json, a directory, or one token per character.",
+        rich_help_panel=INPUT,
     ),
 ]
 Policies = Annotated[
@@ -103,6 +170,7 @@ Policies = Annotated[
         callback=given,
         help="What a server does to the messages first; repeat for several, all for all of them. "
         "Default: as-is and omlx.",
+        rich_help_panel=SERVER,
     ),
 ]
 Kwargs = Annotated[
@@ -112,25 +180,46 @@ Kwargs = Annotated[
         metavar="KEY=VALUE",
         callback=given,
         help="A chat-template kwarg laid over every request's own; VALUE is JSON, else text. Repeatable.",
+        rich_help_panel=INPUT,
     ),
 ]
 SpecialTokens = Annotated[
     list[str] | None,
     typer.Option(
-        "--special-token", metavar="NAME=TEXT", callback=given, help="Such as bos_token=<s>. Repeatable."
+        "--special-token",
+        metavar="NAME=TEXT",
+        callback=given,
+        help="Such as bos_token=<s>. Repeatable.",
+        rich_help_panel=INPUT,
     ),
 ]
 Now = Annotated[
     str | None,
     typer.Option(
-        "--now", metavar="ISO", callback=given, help="The clock for requests that do not bring one."
+        "--now",
+        metavar="ISO",
+        callback=given,
+        help="The clock for requests that do not bring one.",
+        rich_help_panel=INPUT,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON document.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", callback=_writable, help="Write there what would go to stdout."
+        "--output",
+        "-o",
+        metavar="FILE",
+        callback=_writable,
+        help="Write there what would go to stdout.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 PrefillRate = Annotated[
@@ -140,6 +229,7 @@ PrefillRate = Annotated[
         metavar="TOK_PER_S",
         callback=finite,
         help="Predict seconds from this many tokens per second; where no model runs only.",
+        rich_help_panel=PREFILL,
     ),
 ]
 Calibration = Annotated[
@@ -150,6 +240,7 @@ Calibration = Annotated[
         callback=given,
         help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
         "Default: what it measured of this model on this machine.",
+        rich_help_panel=PREFILL,
     ),
 ]
 MaxMinutes = Annotated[
@@ -159,11 +250,18 @@ MaxMinutes = Annotated[
         metavar="MINUTES",
         callback=finite,
         help="Stop the model after this time, and keep what it has done.",
+        rich_help_panel=PREFILL,
     ),
 ]
 KvBits = Annotated[
     int | None,
-    typer.Option(min=2, max=8, metavar="BITS", help="Quantise K and V of full attention, as mlx-lm can."),
+    typer.Option(
+        min=2,
+        max=8,
+        metavar="BITS",
+        help="Quantise K and V of full attention, as mlx-lm can.",
+        rich_help_panel=PREFILL,
+    ),
 ]
 KvGroupSize = Annotated[
     int,
@@ -171,10 +269,26 @@ KvGroupSize = Annotated[
         metavar="32|64|128",
         callback=group_size,
         help="Numbers that share a scale, with --kv-bits; the width of a head is a multiple of it.",
+        rich_help_panel=PREFILL,
     ),
 ]
 TranscriptArgument = Annotated[
-    str, typer.Argument(metavar="TRANSCRIPT", callback=named, help="A transcript file, or - for stdin.")
+    str,
+    typer.Argument(
+        metavar="TRANSCRIPT",
+        callback=named,
+        help="A transcript file, or - for stdin.",
+        rich_help_panel=INPUT,
+    ),
+]
+Threshold = Annotated[
+    FailOn,
+    typer.Option(
+        "--fail-on",
+        metavar="|".join(FailOn),
+        help="The least severe finding that makes the exit code 1.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 DEFAULT_POLICIES = ("as-is", "omlx")
