@@ -36,7 +36,7 @@ class Block:
     """One stored block.
 
     Attributes:
-        name: its hash (see `block_hash_schemes`); empty in caches that keep whole sequences.
+        name: its hash (see `hashes`); empty in caches that keep whole sequences.
         start: position of its first token in the prompt, counted from 0.
         end: position after its last token.
         nbytes: what it occupies of the cache's capacity.

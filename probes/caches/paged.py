@@ -19,7 +19,7 @@ import numpy as np
 from ..models.sizes import Sizes, counted
 from ..tokenization.tokens import TokenRange, common_prefix_ids
 from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, reusable
-from .block_hash_schemes import BlockHasher, block_hasher, chain
+from .hashes import BlockHasher, chain, recipe
 from .partial_blocks import TailIndex, tail_position
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class PagedCache:
             raise ValueError("layers that can be cut need no snapshots and no tails")
         if not trimmable and self.full_hit == "trim":
             raise ValueError("layers that cannot be cut cannot give up one token")
-        self._named = named or block_hasher(model_name)
+        self._named = named or recipe(model_name)
         # Least recently used first. A use touches a chain from its last block to its first, so every block
         # stands behind all blocks that continue it: the first one that is not in use is always a leaf, and
         # dropping it leaves no block that a lookup could not reach.

@@ -24,7 +24,7 @@ from ..conversation import Request
 from ..errors import InputError, RenderError, RenderLimit
 from ..policies.base import Prepared
 from ..text import common_prefix
-from .rendering import plain
+from .wire import plain
 
 if TYPE_CHECKING:
     from .template import ChatTemplate

@@ -198,9 +198,7 @@ def owners_of(source: str, *contents: str, text: str) -> list[Owner]:
     client = Request(tuple(Message({"role": "user", "content": each}, n) for n, each in enumerate(contents)))
     prompt = template.render_request(client)
     start = prompt.index(text)
-    return [
-        owner_at(template, client, client, prompt, start + at, lambda: prompt) for at in range(len(text))
-    ]
+    return [owner_at(template, client, client, prompt, start + at, lambda: prompt) for at in range(len(text))]
 
 
 def test_a_header_belongs_to_the_message_that_was_bound_last() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches import block_hash_schemes
+from tplaudit.probes.caches import hashes
 from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.models.sizes import Sizes
@@ -182,7 +182,7 @@ def test_model_names_keep_chains_apart():
     one, other = PagedCache(2, model_name="one"), PagedCache(2, model_name="other")
     turn(one, [1, 2]), turn(other, [1, 2])
     names = {cache.match(array([1, 2, 3])).blocks[0].name for cache in (one, other)}
-    assert names == {block_hash_schemes.block_hash([1, 2], model_name=name) for name in ("one", "other")}
+    assert names == {hashes.block_hash([1, 2], model_name=name) for name in ("one", "other")}
 
 
 def test_payloads_belong_to_the_last_blocks_and_are_weighed():
@@ -211,8 +211,8 @@ def test_sizes_that_cannot_be_known_are_refused():
 
 def test_only_what_differs_from_the_last_prompt_is_hashed(monkeypatch):
     hashed = []
-    digest = block_hash_schemes.sha256
-    monkeypatch.setattr(block_hash_schemes, "sha256", lambda data: hashed.append(data) or digest(data))
+    digest = hashes.sha256
+    monkeypatch.setattr(hashes, "sha256", lambda data: hashed.append(data) or digest(data))
     cache = PagedCache(16)
     ids = np.arange(16_000, dtype=np.int32)
     for length in range(8_000, 16_000, 100):

@@ -11,10 +11,10 @@ from tplaudit.probes.caches.stored_reply import opens_thinking, reply_of, stored
 from tplaudit.probes.conversation import Message, Request, Transcript
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.servers.omlx_reasoning import output_cacheable
 from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.replay.replay_report import StoredReply
 from tplaudit.probes.templates.template import ChatTemplate
-from tplaudit.probes.thinking.servers import output_cacheable
 
 STEADY = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

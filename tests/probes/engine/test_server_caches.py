@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.caches.base import PromptBoundaries, last_position
-from tplaudit.probes.caches.block_hash_schemes import block_hash
+from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.engine.mlx_engine import tolerance

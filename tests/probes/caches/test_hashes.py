@@ -1,27 +1,12 @@
-"""Names of blocks: the digests that the servers' own functions gave, and chains that continue one another."""
+"""Block hashes: known values, and chains that continue one another."""
 
 from __future__ import annotations
-
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tplaudit.probes.caches.block_hash_schemes import (
-    FUSION_ROOT,
-    RAPID_ROOT,
-    VLLM_MLX_ROOT,
-    apc_hash,
-    apc_hasher,
-    block_hash,
-    block_hasher,
-    chain,
-    vllm_hash,
-    vllm_hasher,
-    vllm_none_hash,
-)
-from tplaudit.probes.caches.registry import make_cache
+from tplaudit.probes.caches.hashes import block_hash, chain
 
 QWEN = "Qwen3.8-27B-6bit"
 STATIC = ("specprefill-static-exact-v1",)
@@ -131,62 +116,3 @@ def test_a_chain_can_be_continued(tokens, block_size, known):
         assert name == parent
     assert len(whole) == len(tokens) // block_size
     assert chain(ids, block_size, model_name="m", known=whole[:known]) == whole
-
-
-TEN = np.arange(1, 11, dtype=np.int32)
-DIGESTS = {
-    ("fusion-mlx", "M", FUSION_ROOT): [
-        "74d61f955cf57abfe2a708dca429647ff3b92f51c53b67653e472ac97daed4e8",
-        "a5880c8949c28f992601d384212ed48bc0370b8517168ae48e3d99c7e52d53a0",
-    ],
-    ("rapid-mlx", None, RAPID_ROOT): [
-        "fdeb4d0ebec4590b336acc7c01ac13430956d7db988b4ee4f24b494bda987406",
-        "d9c8514adf3881810324944386ccd67083ff7c5d1f8804132da6563440653fd3",
-    ],
-    ("vllm-mlx", None, VLLM_MLX_ROOT): [
-        "fb1f01c655d421ed286c5d087dc320486dfa089aa6c19f7b664371670b7fa1dc",
-        "51e861c22a1c6bf300d5d924135c8dcc9a57e0e0b02101847d11a7d712adbcc6",
-    ],
-}
-
-
-@pytest.mark.parametrize("server", DIGESTS, ids=lambda server: server[0])
-def test_chains_with_other_roots(server):
-    _, model_name, root = server
-    names = chain(TEN, 4, named=block_hasher(model_name, root))
-    assert [name.hex() for name in names] == DIGESTS[server]
-
-
-def test_apc():
-    first = apc_hash((1, 2, 3, 4))
-    assert (first, apc_hash((5, 6, 7, 8), first)) == (172107349397897382, 1905236465778937338)
-    names = chain(TEN, 4, named=apc_hasher)
-    assert [int.from_bytes(name, "little", signed=True) for name in names] == [
-        first,
-        apc_hash((5, 6, 7, 8), first),
-    ]
-    assert apc_hash((1, 2, 3, 4), extra=1) != first
-
-
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the digests are of Python 3.11's pickle")
-def test_vllm():
-    none_hash = vllm_none_hash("0")
-    first = "762b2e7e1520febd3a0aedb7358e8602facf3924440e18538fce057e23bae91d"
-    second = "9e62b5a7ec298f33cb4c7d9e00b659874bb2432d23ad6879ad1746592a2b036b"
-    assert none_hash.hex() == "1973e23848344dc43a988a9b478663803cfffe1243480253f9a3cf004b14aa7c"
-    assert vllm_hash((1, 2, 3, 4), none_hash).hex() == first
-    assert [name.hex() for name in chain(TEN, 4, named=vllm_hasher("0"))] == [first, second]
-
-
-@pytest.mark.parametrize("name", ["fusion-mlx", "rapid-mlx:paged", "vllm-mlx:paged", "mlx-vlm", "vllm"])
-def test_each_cache_uses_its_servers_names(name):
-    hashers = {
-        "fusion-mlx": block_hasher(root=FUSION_ROOT),
-        "rapid-mlx:paged": block_hasher(root=RAPID_ROOT),
-        "vllm-mlx:paged": block_hasher(root=VLLM_MLX_ROOT),
-        "mlx-vlm": apc_hasher,
-        "vllm": vllm_hasher(),
-    }
-    cache = make_cache(name, block_size=4)
-    cache.store(TEN)
-    assert [block.name for block in cache.match(TEN).blocks] == [*chain(TEN, 4, named=hashers[name])]
