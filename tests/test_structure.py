@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 #: The rooms and the modules of the corridor, in the order in which they may be imported: from below upwards.
 ORDER = (
     "probes/errors",
+    "probes/documents",
     "probes/findings",
     "probes/conversation",
-    "probes/machine",
     "probes/process_pool",
     "probes/ignore_file",
     "probes/files",
