@@ -197,5 +197,6 @@ KINDS = (
         options={
             "renderer": PolicyOption((GO, QWEN35, QWEN38), otherwise="the template's name; go for others")
         },
+        suite="engines",
     ),
 )

@@ -320,5 +320,6 @@ KINDS = (
             "harmony": PolicyOption(("on", "off"), otherwise="whether the template is one of Harmony"),
             "engine": PolicyOption(("vlm", "text"), "vlm"),
         },
+        suite="local",
     ),
 )
