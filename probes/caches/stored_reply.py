@@ -14,8 +14,8 @@ from ..tokenization.tokens import common_prefix
 from .registry import find_cache
 
 if TYPE_CHECKING:
+    from ..attribution.prompt import Prompt
     from ..policies.base import Policy
-    from ..replay.divergence import Prompt
     from ..templates.template import ChatTemplate
     from ..tokenization.tokens import Ids, Tokenizer
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
-from ...models.template_files import read_json, read_text
+from ...files import read_json, read_text
 from ..rewrite.reasoning import VERSIONS, is_native
 
 if TYPE_CHECKING:
