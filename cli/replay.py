@@ -72,7 +72,7 @@ def command(
         typer.Option(
             min=1,
             help="Tokens per block of a paged cache. Default: the cache of the policy's server, "
-            "which is paged with blocks of 256 for oMLX and for policies of no server.",
+            "which is paged with blocks of 256 for oMLX and for generic policies.",
         ),
     ] = None,
     store: Annotated[
