@@ -14,15 +14,15 @@ from ...probes.policies.kind import Evidence, PolicyKind, PolicyOption
 from ...probes.policies.registry import POLICIES
 
 _EVIDENCE: dict[Evidence, str] = {
-    "run": "the server's own functions were run, and agree",
+    "run": "the server's own functions were run and give the same result",
     "read": "the server's source was read",
-    "reported": "only reports tell",
+    "reported": "known from reports only",
     "inferred": "taken over from a related server, and not compared",
 }
 
 
 def draw(console: Console) -> None:
-    """Print the policies as a table, and what its words mean."""
+    """Print the policies as a table, and what the kinds of evidence mean."""
     table = Table(pad_edge=False)
     table.add_column("policy", no_wrap=True)
     table.add_column("what it does; its options", ratio=3)
@@ -35,7 +35,7 @@ def draw(console: Console) -> None:
     console.print(table)
     for evidence, meaning in _EVIDENCE.items():
         console.print(f"  {evidence}: {meaning}.", highlight=False)
-    hint = "One with its options' values and a worked example: tplaudit policies NAME."
+    hint = "Options' values and a worked example of one policy: tplaudit policies NAME."
     console.print(hint, style="dim", highlight=False)
 
 

@@ -2,8 +2,8 @@
 
 Some servers render a small conversation of their own and look at the outcome; others pass everything on.
 Their tests are reproduced exactly, weaknesses included, and compared with the placement matrix: a false
-positive is a placement that the server takes for good and the template spoils, a false negative one that it
-rewrites although the template would have written it in place. Facts: docs/servers.md, sections 1 (oMLX;
+positive is a placement that the server accepts although the template does not write it in place, a false
+negative one that it rewrites although the template does. Facts: docs/servers.md, sections 1 (oMLX;
 jundot/omlx#2753, jundot/omlx#1991), 8 to 11 (mlx-lm, llama.cpp, vLLM; vllm-project/vllm#46025, SGLang;
 sgl-project/sglang#28906) and 13 (LM Studio).
 """
@@ -64,7 +64,7 @@ class ServerReport:
         at: the same per placement.
         why: what it saw.
         consequence: what that means for the conversation.
-        false_positives: placements that it takes for good and the template spoils.
+        false_positives: placements that it accepts although the template does not write them in place.
         false_negatives: placements that it rewrites although the template writes them in place.
         rejected_ids: the call ids of the server's own probe that the template refuses.
         policy: the policy that does what this server or route does, as `--policy` takes it.
@@ -165,8 +165,8 @@ def _reasons(answers: Mapping[Placement, Answer]) -> str:
 
 #: What the servers that put system turns in front do with all of them, once there is one that has to go.
 _HOIST = (
-    "all system turns, wherever they stand, are joined into one first message{how}: each new one makes that "
-    "longer, and everything after it is computed again"
+    "all system turns are joined into one first message{how}: each new one makes that message longer, "
+    "and everything after it is computed again"
 )
 _DECIDES: dict[Decision, str] = {
     "inline": "it stays where it is",
