@@ -55,6 +55,7 @@ def command(
     The measurements are kept, one after the other, in the user's cache directory: after an interrupt the next
     call goes on, and replays of this model on this machine use them. No template or tokenizer is needed.
     """
+    from ..probes import extras
     from ..probes.cost.calibration import (
         calibration_file,
         check_writable,
@@ -66,6 +67,7 @@ def command(
     from ..probes.models.model import find_model
     from .formats.calibration_text import draw
 
+    extras.check_mlx("calibrate")
     named = find_model(model)
     identity = identified(named.directory, named.source, kv_bits, kv_group_size)
     file = calibration_file(identity)
@@ -103,11 +105,12 @@ def _check_output(output: Path | None, model: str | None, file: Path) -> None:
 
 def _loaded(named: FoundModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
     """Load the model. Raises InputError where it does not run, with advice that fits this command."""
+    from ..probes.engine.mlx_engine import load_engine
     from ..probes.engine.mlx_model import COUNT_INSTEAD
     from ..probes.errors import InputError
 
     try:
-        return named.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
+        return load_engine(named, kv_bits=kv_bits, kv_group_size=kv_group_size)
     except InputError as error:
         fix = (error.fix or "").replace(COUNT_INSTEAD, "predict from replay's --prefill-rate instead")
         raise InputError(error.what, where=error.where, fix=fix) from error

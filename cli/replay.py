@@ -119,6 +119,7 @@ def command(
     the mlx engine; without it they are predicted, from --prefill-rate or from what `tplaudit calibrate`
     measured of the model.
     """
+    from ..probes.cost.calibration import model_identity
     from ..probes.errors import UsageError
     from ..probes.findings import reaches
     from ..probes.models.model import load_model
@@ -132,6 +133,7 @@ def command(
     check_output(output, read)
     names = options.policy_names(policy)
     policies = [parse_policy(name) for name in names]
+    _check_installed(engine, verify)
     loaded = load_model(
         model,
         template=template,
@@ -139,8 +141,8 @@ def command(
         special_tokens=options.read_special_tokens(special_token),
         now=options.read_now(now),
     )
-    chosen = engine.value if engine else loaded.default_engine
-    identity = loaded.identity(kv_bits, kv_group_size)
+    chosen = engine.value if engine else _default_engine(loaded)
+    identity = model_identity(loaded, kv_bits, kv_group_size)
     settings = ReplaySettings(
         transcript,
         options.read_kwargs(kwargs),
@@ -164,9 +166,7 @@ def command(
         report, code = _in_processes(settings, names, jobs, loaded)
     else:
         with _interrupted_early():
-            model_engine = (
-                loaded.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size) if chosen == "mlx" else None
-            )
+            model_engine = _engine(loaded, kv_bits, kv_group_size) if chosen == "mlx" else None
         report, code = _in_this_process(settings, loaded, policies, model_engine, verify, max_minutes)
     turns = [turn for one in report.policies for turn in one.turns]
     there = explain is None or any(turn.turn == explain for turn in turns)
@@ -191,6 +191,30 @@ def command(
     elif (report.verify is not None and not report.verify.passed) or reaches(report.findings, fail_on.value):
         code = 1
     stop(code)
+
+
+def _engine(model: ReplayModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
+    from ..probes.engine.mlx_engine import load_engine
+
+    return load_engine(model, kv_bits=kv_bits, kv_group_size=kv_group_size)
+
+
+def _check_installed(engine: Engine | None, verify: bool) -> None:
+    """See that a model can run where one is asked for. Raises UsageError where it cannot."""
+    from ..probes import extras
+
+    if engine is Engine.mlx or (verify and engine is None):
+        extras.check_mlx("--verify" if verify else "--engine mlx")
+
+
+def _default_engine(model: ReplayModel) -> str:
+    """Return the engine of a model; what counts tokens, with a note, where no model can run."""
+    from ..probes import extras
+
+    if model.default_engine == "mlx" and not extras.has_mlx():
+        say(f"note: mlx-lm is not installed, so tokens are only counted; to run the model, {extras.INSTALL}")
+        return "tokens"
+    return model.default_engine
 
 
 def _check_sources(settings: ReplaySettings, calibration: Path | None, jobs: int) -> None:

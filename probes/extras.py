@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+from .errors import UsageError
+
 #: What to do where they are missing, one clause.
 INSTALL = "install tplaudit with its extra: tplaudit[mlx]"
 
@@ -20,6 +22,16 @@ def has_transformers() -> bool:
 def has_mlx() -> bool:
     """Tell whether a model can be run: mlx and mlx-lm are installed."""
     return _is_installed("mlx") and _is_installed("mlx_lm")
+
+
+def check_mlx(where: str) -> None:
+    """See that a model can be run. Raises UsageError where it cannot.
+
+    Args:
+        where: the option or command that asks for it.
+    """
+    if not has_mlx():
+        raise UsageError("a model runs with mlx-lm, which is not installed", where=where, fix=INSTALL)
 
 
 def _is_installed(name: str) -> bool:

@@ -121,7 +121,7 @@ class _Examination:
         """Yield the templates that the conversations are rendered with, those that are valid Jinja."""
         for source in self.template.sources.values():
             try:
-                source.tree  # noqa: B018 - parses
+                source.names  # noqa: B018 - raises where it is not valid Jinja
             except RenderError:
                 continue
             yield source

@@ -3,8 +3,8 @@
 transformers 5 chooses the tokenizer class by `model_type` of `config.json`. Without that file, or with a
 type that it does not know, another class may replace what `tokenizer.json` says about splitting a text.
 Only then is the directory loaded in both ways and compared: for all other directories nothing heavy is
-imported. Without transformers the types that it knows are not all known; what cannot be told then is said to be
-not checked.
+imported. Where transformers is not installed, not all types that it knows are known: what cannot be told
+then is said to be not checked.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import InputError
-from ..findings import Finding, finding
 from ..extras import INSTALL, has_transformers
-from ..models.template_files import read_json
+from ..files import read_json
+from ..findings import Finding, finding
 from .tokenizer_class import is_known_type
 
 #: Texts on which pre-tokenizers differ: numbers, white space, contractions, code, combining marks, scripts.

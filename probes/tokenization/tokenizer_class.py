@@ -1,9 +1,9 @@
 """Which class of transformers loads a model directory's tokenizer, told without importing transformers.
 
-Source: `AutoTokenizer.from_pretrained` of huggingface/transformers 5.24 (models/auto/tokenization_auto.py). It
-chooses by `model_type` of config.json and `tokenizer_class` of tokenizer_config.json. Most classes take
+Source: `AutoTokenizer.from_pretrained` of huggingface/transformers 5.24 (models/auto/tokenization_auto.py).
+It chooses by `model_type` of config.json and `tokenizer_class` of tokenizer_config.json. Most classes take
 tokenizer.json as it is; some keep its vocabulary only and set up the rest themselves, which can change ids.
-tests compare the tables below with those of the installed transformers.
+Tests compare the tables below with those of the installed transformers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MISTRAL_TYPES = frozenset(
 )
 _QWEN2_TYPES = """
     audioflamingo3 colqwen2 cosmos3_omni dots3_note fun_asr_nano hunyuan_vl internvl lighton_ocr
-    moss_transcribe_diarize ovis2 qianfan_ocr qwen2 qwen2_5_omni qwen2_5_vl qwen2_audio qwen2_moe qwen2_vl qwen3
-    qwen3_asr qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl qwen3_vl_moe vibevoice
+    moss_transcribe_diarize ovis2 qianfan_ocr qwen2 qwen2_5_omni qwen2_5_vl qwen2_audio qwen2_moe qwen2_vl
+    qwen3 qwen3_asr qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl qwen3_vl_moe vibevoice
     """.split()
 _QWEN3_5_TYPES = ["qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen4_exp"]
 _GEMMA_TYPES = """
