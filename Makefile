@@ -68,7 +68,7 @@ $(RUN):
 	$(PYTHON) -m venv $(VENV)
 
 $(INSTALLED): pyproject.toml constraints.txt | $(RUN)
-	$(PIP) --editable .
+	$(PIP) --editable ".[mlx]"
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml constraints.txt | $(RUN)
