@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
+from .options import FailOn, Threshold
 from .output import stop, write_rich, write_text
-from .probe import FailOn, Threshold
 
 if TYPE_CHECKING:
     from ..probes.gate.budgets import Budget

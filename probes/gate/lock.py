@@ -19,11 +19,11 @@ from typing import Any, get_args
 
 from ... import __version__
 from ..errors import InputError
+from ..models.template_files import model_type
 from ..placements.mid_system import PlacementReport
 from ..placements.placements import FURTHER, PLAIN
 from ..placements.verdicts import Verdict
 from ..templates.template import ChatTemplate
-from ..thinking.servers import model_type
 from .compare.compare import compare
 from .compare.compare_placements import placement_id, variant_id, verdict
 from .gate import Gate, base_side, judge

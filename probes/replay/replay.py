@@ -13,7 +13,7 @@ from ... import __version__
 from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache
 from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.server_cache import server_cache
+from ..caches.registry import server_cache
 from ..caches.storage import Store, stored_length
 from ..caches.stored_reply import Reply, opens_thinking, reply_of, stores_thinking
 from ..caches.stored_sequences import StoredSequences

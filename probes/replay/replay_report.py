@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would stop a divergence.
+    """What would prevent a divergence.
 
     Attributes:
         kind: what it is a setting of: `kwarg`, `policy`, `client`, `template` or `cache`.
@@ -67,7 +67,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One of several causes, one behind the other.
+    """One of several causes, in the order in which they take effect.
 
     Attributes:
         cause: an id of docs/causes.md.
@@ -78,7 +78,7 @@ class ChainLink:
         line: line of the template that wrote it.
         evidence: what shows it, one sentence without a full stop.
         values: what stood there and what stands there now, for a short stretch that changes.
-        remedy: what would stop it, where known.
+        remedy: what would prevent it, where known.
     """
 
     cause: str
@@ -100,7 +100,7 @@ class UnreusedTokens:
         cause: `cache-granularity` or `evicted`, of docs/causes.md.
         tokens: how many (counted).
         evidence: what shows it, one sentence without a full stop.
-        remedy: what would win some of them back, where known.
+        remedy: what would let some of them be reused, where known.
     """
 
     cause: Literal["cache-granularity", "evicted"]
@@ -111,7 +111,7 @@ class UnreusedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a prompt parts from the closest stored sequence.
+    """Where a prompt diverges from the closest stored sequence.
 
     Attributes:
         stored_turn: the turn that stored it.
@@ -125,14 +125,14 @@ class Divergence:
         line: line of the template that wrote the character.
         stored: the stored text from the point on, shortened.
         prompt: this prompt's text from the point on, shortened.
-        remedy: what would stop it, the most useful; None where nothing is known to.
-        block: the cache block in which the prompts part, counted from 0.
+        remedy: what would prevent it, the most useful; None where nothing is known.
+        block: the cache block in which the prompts diverge, counted from 0.
         before: what both have before the point, shortened.
         was: what the first differing character of the stored prompt belongs to.
         evidence: what shows the cause, one sentence without a full stop.
-        remedies: everything that would stop it, `remedy` first.
-        chain: this cause, and what would part the prompts next if those before were undone; at most five.
-        stored_ids: the stored ids from the point on, where the characters go on alike; else empty.
+        remedies: everything that would prevent it, `remedy` first.
+        chain: this cause, and those that would follow if the ones before were undone; at most five.
+        stored_ids: the stored ids from the point on, where the characters are the same; else empty.
         prompt_ids: this prompt's ids from there on, likewise.
     """
 
@@ -210,7 +210,7 @@ class TurnReport:
         messages: length of the client's message list.
         prompt_tokens: length of the prompt.
         depth: tokens that it shares with the closest stored sequence, the divergence depth.
-        divergence: where it parts from the closest stored sequence; None where that is a prefix of it.
+        divergence: where it diverges from the closest stored sequence; None where that is a prefix of it.
         since_previous: how it compares with the previous turn; None on the first and next to one that raised.
         reused: tokens taken over from the cache.
         reprefill: tokens that had to be computed.
@@ -247,7 +247,8 @@ class ReplayFinding(Finding):
     Attributes:
         policy: the policy.
         turns: the turns that show it.
-        tokens: the avoidable tokens of those turns, or the lost ones where blocks are concerned (counted).
+        tokens: the avoidable tokens of those turns; where blocks are concerned, the shared tokens that are
+            not reused (counted).
     """
 
     policy: str
@@ -371,7 +372,7 @@ class VerifyReport:
         checked_turns: prompts that were compared.
         max_abs_logit_difference: largest difference of the last position's logits.
         cold_noise: the same between cold prefills of different chunking.
-        argmax_equal: whether every pair would go on with the same token.
+        argmax_equal: whether every pair would continue with the same token.
         passed: whether the difference is at most ten times the noise and every argmax is equal.
     """
 
