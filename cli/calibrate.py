@@ -74,23 +74,6 @@ class Measured:
 
     `repeated`: whether measurements that were there before were made again.
     """
-<<<<<<< HEAD
-    from ..probes import extras
-    from ..probes.cost.calibration import (
-        calibration_file,
-        check_writable,
-        identified,
-        measured_versions,
-        to_json,
-    )
-    from ..probes.cost.measure import tokens_to_run
-    from ..probes.models.model import find_model
-    from .formats.calibration_text import draw
-
-    extras.check_mlx("calibrate")
-    named = find_model(model)
-    identity = identified(named.directory, named.source, kv_bits, kv_group_size)
-=======
 
     calibration: Calibration
     left: int = 0
@@ -106,12 +89,13 @@ def command(given: CalibrateOptions) -> None:
     next call continues, and replays of this model on this machine use them. No template or tokenizer is
     needed.
     """
+    from ..probes import extras
     from ..probes.cost.calibration import calibration_file, identified
     from ..probes.models.model import find_model
 
+    extras.check_mlx("calibrate")
     found_model = find_model(given.model)
     identity = identified(found_model.directory, found_model.source, given.kv_bits, given.kv_group_size)
->>>>>>> main
     file = calibration_file(identity)
     _check_output(given.output, given.model, file)
     found = options.find_calibration(identity)
