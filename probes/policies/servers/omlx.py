@@ -175,8 +175,8 @@ _STRICT_OPTIONS = {
 }
 #: Only conversations whose system turns all stand after a `user` or `tool` turn can be left as they are.
 _ELSEWHERE = (
-    "except before a user turn and after an assistant turn, where this server leaves none in place, whatever "
-    "the template can: system turns then become notes in user turns, or are all joined into the first message"
+    "except before a user turn and after an assistant turn. There no template helps: this server leaves none "
+    "in place, but makes them notes in user turns or joins all of them into the first message"
 )
 #: docs/servers.md, sections 1.8 and 1.12.
 _KWARGS_SETTING = '"chat_template_kwargs": {} in the model\'s settings'
