@@ -1,9 +1,9 @@
 """A model directory's tokenizer as transformers sets it up, with `tokenizers` alone.
 
 Source: `PreTrainedTokenizerBase._from_pretrained`, `TokenizersBackend.__init__` and the classes named below,
-of huggingface/transformers 5.24. Besides tokenizer.json they read tokenizer_config.json and, where that has no
-`added_tokens_decoder`, special_tokens_map.json and added_tokens.json; tokens that only those name are added.
-Tests compare the whole state, not only ids, with what the installed transformers loads.
+of huggingface/transformers 5.24. Besides tokenizer.json they read tokenizer_config.json and, where that has
+no `added_tokens_decoder`, special_tokens_map.json and added_tokens.json; tokens that only those name are
+added. Tests compare the whole state, not only ids, with what the installed transformers loads.
 """
 
 from __future__ import annotations

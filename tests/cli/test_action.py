@@ -99,7 +99,7 @@ class Runner:
 def test_every_input_is_used_and_no_script_holds_an_expression() -> None:
     steps = ACTION["runs"]["steps"]
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
-    assert all(f"inputs.{name} }}}}" in text for name in ACTION["inputs"])
+    assert all(f"inputs.{name} " in text for name in ACTION["inputs"])
     assert all("${{" not in step.get("run", "") for step in steps)
     assert all(step["shell"] == "bash" for step in steps if "run" in step)
 
