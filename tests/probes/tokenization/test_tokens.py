@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tplaudit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tplaudit.fixtures import DEFAULT_MODEL
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.tokenization.files import (
     BackendTokenizer,
@@ -77,7 +77,7 @@ def chatml(**flags: bool) -> list[AddedToken]:
     return [special(text, **flags) for text in CHATML]
 
 
-BUNDLED = Path(tplaudit.__file__).parents[1] / "fixtures" / "models" / "tiny"
+BUNDLED = DEFAULT_MODEL
 
 # Each hand-made tokenizer has one property that a careless cut would get wrong.
 TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
