@@ -13,7 +13,9 @@ import pytest
 from tplaudit import fixtures
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.gate.compare.compare import compare
-from tplaudit.probes.gate.lock import check_lock, lock, read_lock, to_text
+from tplaudit.probes.gate.lock import check_lock, lock
+from tplaudit.probes.gate.lock_file import read_lock, to_text
+from tplaudit.probes.gate.subject import Subject
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
 STRICT = PAIRS / "strict.jinja"
@@ -71,7 +73,7 @@ def test_lost_texts_stand_in_the_signature(tmp_path: Path) -> None:
 def test_it_names_the_conversations(tmp_path: Path) -> None:
     report = check_lock(read_lock(written(tmp_path, STRICT)), str(PAIRS / "newline.jinja"))
     (change,) = report.changes
-    assert "plain/chat" in change.subjects
+    assert Subject("plain", "chat") in change.subjects
     assert change.diff == ()
     assert report.against == "signature"
 
@@ -147,9 +149,8 @@ def test_the_same_model_never_fails_because_tplaudit_changed(tmp_path: Path) -> 
     path.write_text(json.dumps(value))
     with pytest.raises(InputError, match="special tokens changed, or what tplaudit observes"):
         check_lock(read_lock(path))
-    value["views"][""]["thinking"]["reasoning_content"] = (
-        lock(str(STRICT)).behaviour.views[""].thinking["reasoning_content"]
-    )
+    thinking = lock(str(STRICT)).behaviour.views[""].thinking
+    value["views"][""]["thinking"]["reasoning_content"] = thinking[Subject("thinking", "reasoning_content")]
     path.write_text(json.dumps(value))
     assert check_lock(read_lock(path)).outcome == "unchanged"
 
