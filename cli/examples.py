@@ -34,9 +34,9 @@ _EXAMPLES = {
     ),
     "calibrate": (
         Example(
-            "Measure a model, so that replay predicts seconds.", "tplaudit calibrate bundled --depth 1024"
+            "Measure a model, so that replay predicts seconds.", "tplaudit calibrate bundled --depth 512"
         ),
-        Example("Measure for five minutes at most.", "tplaudit calibrate bundled --max-minutes 5"),
+        Example("Print what was measured.", "tplaudit calibrate bundled --depth 512 --json"),
     ),
     "render": (
         Example(
@@ -69,8 +69,8 @@ _EXAMPLES = {
         Example("The same for a program.", "tplaudit rules --json"),
     ),
     "explain": (
-        Example("What does a rule mean?", "tplaudit explain lossy-hoist"),
-        Example("What does a cause mean?", "tplaudit explain hoisted-system"),
+        Example("What does a rule mean?", "tplaudit explain system-dropped"),
+        Example("What does a cause mean?", "tplaudit explain system-hoisted"),
     ),
 }
 

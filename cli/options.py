@@ -34,7 +34,7 @@ from .output import check_output, say
 
 if TYPE_CHECKING:
     from ..probes.cost import calibration
-    from ..probes.placements.report import Failure
+    from ..probes.models.template_info import Failure
 
 #: The panels that `--help` groups arguments and options in, as `rich_help_panel`.
 INPUT = "Input"
@@ -82,7 +82,7 @@ def taken_from(
 
 
 def given(param: typer.CallbackParam, value: Any) -> Any:
-    """Return a value or values as they are. Raises UsageError where one is the name of an option."""
+    """Return a value or values unchanged. Raises UsageError where one is the name of an option."""
     for each in value if isinstance(value, list | tuple) else (value,):
         text = str(each)
         if re.match(r"--?[a-z]", text) and not Path(text).exists():
@@ -96,16 +96,18 @@ def given(param: typer.CallbackParam, value: Any) -> Any:
 
 
 def finite(param: typer.CallbackParam, value: float | None) -> float | None:
-    """Return a number as it is. Raises UsageError where it is infinite, or none at all."""
+    """Return a number as it is. Raises UsageError where it is infinite or not a number."""
     if value is not None and not math.isfinite(value):
-        raise UsageError(f"{value} is no number to reckon with", where=_name(param), fix="give another")
+        raise UsageError(f"{value} is not a finite number", where=_name(param), fix="give another")
     return value
 
 
 def group_size(param: typer.CallbackParam, value: int) -> int:
     """Return the size of a group that mlx can quantise. Raises UsageError where it is none."""
     if value not in (32, 64, 128):
-        raise UsageError(f"mlx quantises no groups of {value}", where=_name(param), fix="give 32, 64 or 128")
+        raise UsageError(
+            f"mlx cannot quantise groups of {value}", where=_name(param), fix="give 32, 64 or 128"
+        )
     return value
 
 
@@ -168,7 +170,8 @@ Policies = Annotated[
         "-p",
         metavar="NAME[:OPTION=VALUE,…]",
         callback=given,
-        help="What a server does to the messages first; repeat for several, all for all of them. "
+        help="The server to imitate: what it does to the messages, and how it caches. Repeat it for several "
+        "servers, or give all. "
         "Default: as-is and omlx.",
         rich_help_panel=SERVER,
     ),
@@ -179,7 +182,8 @@ Kwargs = Annotated[
         "--kwargs",
         metavar="KEY=VALUE",
         callback=given,
-        help="A chat-template kwarg laid over every request's own; VALUE is JSON, else text. Repeatable.",
+        help="A chat-template kwarg, which overrides the request's own. VALUE is read as JSON, else as text. "
+        "Repeatable.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -189,7 +193,7 @@ SpecialTokens = Annotated[
         "--special-token",
         metavar="NAME=TEXT",
         callback=given,
-        help="Such as bos_token=<s>. Repeatable.",
+        help="The text of a special token, such as bos_token=<s>. Repeatable.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -199,7 +203,7 @@ Now = Annotated[
         "--now",
         metavar="ISO",
         callback=given,
-        help="The clock for requests that do not bring one.",
+        help="The time for requests that do not have their own, such as 2026-11-30T09:00:00.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -218,7 +222,7 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         callback=_writable,
-        help="Write there what would go to stdout.",
+        help="Write to this file instead of stdout.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -228,7 +232,7 @@ PrefillRate = Annotated[
         min=1,
         metavar="TOK_PER_S",
         callback=finite,
-        help="Predict seconds from this many tokens per second; where no model runs only.",
+        help="Predict seconds from this many tokens per second. Only where no model runs.",
         rich_help_panel=PREFILL,
     ),
 ]
@@ -238,8 +242,8 @@ Calibration = Annotated[
         "--calibration",
         metavar="FILE",
         callback=given,
-        help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
-        "Default: what it measured of this model on this machine.",
+        help="Predict seconds from a calibration of this or another machine. "
+        "Default: what tplaudit calibrate measured of this model on this machine.",
         rich_help_panel=PREFILL,
     ),
 ]
@@ -249,7 +253,7 @@ MaxMinutes = Annotated[
         min=0.01,
         metavar="MINUTES",
         callback=finite,
-        help="Stop the model after this time, and keep what it has done.",
+        help="Stop the model after this time and report what it has done.",
         rich_help_panel=PREFILL,
     ),
 ]
@@ -259,7 +263,7 @@ KvBits = Annotated[
         min=2,
         max=8,
         metavar="BITS",
-        help="Quantise K and V of full attention, as mlx-lm can.",
+        help="Quantise keys and values of full attention to 2 to 8 bits, as mlx-lm can.",
         rich_help_panel=PREFILL,
     ),
 ]
@@ -268,7 +272,7 @@ KvGroupSize = Annotated[
     typer.Option(
         metavar="32|64|128",
         callback=group_size,
-        help="Numbers that share a scale, with --kv-bits; the width of a head is a multiple of it.",
+        help="With --kv-bits, how many numbers share a scale. The width of a head must be a multiple of it.",
         rich_help_panel=PREFILL,
     ),
 ]
@@ -314,7 +318,7 @@ def read_now(text: str | None) -> datetime | None:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no ISO 8601 time", where="--now", fix="write it like 2026-11-30T09:00:00"
+            f"{text!r} is not an ISO 8601 time", where="--now", fix="write it like 2026-11-30T09:00:00"
         ) from None
 
 
@@ -394,7 +398,7 @@ def _json_or_text(value: str) -> Any:
         json.dumps(found, allow_nan=False)
     except ValueError:
         raise UsageError(
-            "NaN, Infinity and numbers beyond a float's range are no JSON",
+            "NaN, Infinity and numbers beyond a float's range are not JSON",
             where="--kwargs",
             fix="give another VALUE, or a text in double quotes",
         ) from None
@@ -407,7 +411,7 @@ def read_size(text: str | None) -> int | None:
         return None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is no size", where="--cache-bytes", fix="write it like 64MB or 2GiB")
+        raise UsageError(f"{text!r} is not a size", where="--cache-bytes", fix="write it like 64MB or 2GiB")
     number, unit, binary = match.groups()
     size = float(number) * (1024 if binary else 1000) ** " kmgt".index(unit.lower() or " ")
     if size >= 2**63:

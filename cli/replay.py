@@ -170,9 +170,10 @@ def _load_model(given: ReplayOptions) -> ReplayModel:
 
 
 def _settings(given: ReplayOptions, model: ReplayModel) -> ReplaySettings:
+    from ..probes.cost.calibration import model_identity
     from ..probes.replay.jobs import ReplaySettings
 
-    identity = model.identity(given.kv_bits, given.kv_group_size)
+    identity = model_identity(model, given.kv_bits, given.kv_group_size)
     return ReplaySettings(
         given.transcript,
         options.read_kwargs(given.kwargs),
@@ -263,9 +264,6 @@ def _run(
 def _write(given: ReplayOptions, report: ReplayReport) -> None:
     """Write the report, or one turn of it. Raises UsageError where there is no such turn."""
     from ..probes.errors import UsageError
-    from ..probes.replay.replay_report import to_json
-    from .formats.replay_text import draw
-    from .formats.turn_text import draw_turn
 
     numbers = {turn.turn for policy in report.policies for turn in policy.turns}
     turn = given.explain
@@ -277,10 +275,16 @@ def _write(given: ReplayOptions, report: ReplayReport) -> None:
     if not numbers:
         return
     if given.as_json:
+        from ..probes.replay.replay_report import to_json
+
         write_json(to_json(report), given.output)
     elif turn is not None:
+        from .formats.turn_text import draw_turn
+
         write_rich(lambda console: draw_turn(report, turn, console), given.output)
     else:
+        from .formats.replay_text import draw
+
         write_rich(lambda console: draw(report, console), given.output)
 
 

@@ -131,7 +131,8 @@ def test_the_wheel_holds_the_data_and_no_tests(tmp_path: Path) -> None:
     assert {name for name in names if name.startswith("tplaudit/docs/")} == pages
     tops = {"/".join(name.split("/")[:2]) for name in names if name.startswith("tplaudit/")}
     assert tops == {
-        f"tplaudit/{each}" for each in ("__init__.py", "py.typed", "cli", "docs", "probes", "fixtures")
+        f"tplaudit/{each}"
+        for each in ("__init__.py", "__main__.py", "py.typed", "cli", "docs", "probes", "fixtures")
     }
 
 

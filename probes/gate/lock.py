@@ -13,8 +13,8 @@ from typing import Any
 
 from ... import __version__
 from ..errors import InputError
+from ..models.template_files import model_type
 from ..templates.template import ChatTemplate
-from ..thinking.servers import model_type
 from .compare.compare import compare
 from .gate import Gate, base_side, judge
 from .lock_file import Lock, LockedModel
