@@ -6,7 +6,10 @@ from tplaudit.probes.gate.compare.compare import BehaviourComparison, compare
 from tplaudit.probes.gate.observe.behaviour import Behaviour, Observing, observe
 from tplaudit.probes.templates.template import ChatTemplate
 
-PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+PLAIN = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}>{% endif %}"
+)
 #: What a request with one user turn does not show.
 LATER = "{% if loud is defined and loud and messages | length > 1 %}LOUD{% endif %}"
 
