@@ -375,5 +375,6 @@ class ChatTemplate:
             profile=self.profile,
         )
 
+
 def _wrong_type(name: str, expected: str, value: Any) -> RenderError:
     return RenderError("TypeError", f"{name!r} must be {expected}, not {type(value).__name__}")
