@@ -34,7 +34,7 @@ from .output import check_output, say
 
 if TYPE_CHECKING:
     from ..probes.cost import calibration
-    from ..probes.placements.report import Failure
+    from ..probes.models.template_info import Failure
 
 #: The panels that `--help` groups arguments and options in, as `rich_help_panel`.
 INPUT = "Input"

@@ -170,9 +170,10 @@ def _load_model(given: ReplayOptions) -> ReplayModel:
 
 
 def _settings(given: ReplayOptions, model: ReplayModel) -> ReplaySettings:
+    from ..probes.cost.calibration import model_identity
     from ..probes.replay.jobs import ReplaySettings
 
-    identity = model.identity(given.kv_bits, given.kv_group_size)
+    identity = model_identity(model, given.kv_bits, given.kv_group_size)
     return ReplaySettings(
         given.transcript,
         options.read_kwargs(given.kwargs),

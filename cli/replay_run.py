@@ -44,8 +44,10 @@ def in_processes(
 
 def load_engine(model: ReplayModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
     """Load the model that is run."""
+    from ..probes.engine.mlx_engine import load_engine as load
+
     with _interrupted_early():
-        return model.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
+        return load(model, kv_bits=kv_bits, kv_group_size=kv_group_size)
 
 
 def in_this_process(

@@ -14,7 +14,7 @@ from .output import check_output, say, stop, write_json, write_rich
 from .probe import IgnoreFile
 
 if TYPE_CHECKING:
-    from ..probes.placements.report import Failure
+    from ..probes.models.template_info import Failure
     from ..probes.placements.sweep import ProbeSettings
     from ..probes.templates.template import ChatTemplate
     from ..probes.thinking.audit import ThinkingAudit
@@ -126,7 +126,7 @@ def _result(name: str, settings: ProbeSettings) -> ThinkingAudit | Failure:
 
 
 def _merged(name: str | None, given: ThinkingOptions, settings: ProbeSettings) -> ThinkingAudit:
-    from ..probes.placements.report import check_compiles
+    from ..probes.models.template_files import check_compiles
     from ..probes.policies.servers.omlx_kwargs import ModelSettings
     from ..probes.thinking.audit import audit_thinking, merge_report
     from ..probes.thinking.kwargs_files import KwargsRequest, read_request, read_settings

@@ -16,7 +16,7 @@ from ...probes.attribution.render_report import RenderReport
 from ...probes.attribution.rendered import Rendered, RenderedTurn
 from ...probes.attribution.system_turn_outcomes import Outcome
 from ...probes.policies.api.routes import route_of
-from ...probes.policies.registry import POLICIES, Action, canonical
+from ...probes.policies.registry import Action, kind_of, read_spec
 from ...probes.templates.llamacpp import EngineComparison
 from .diff_text import draw_unified
 from .messages_text import draw_messages
@@ -107,9 +107,9 @@ def _routes(turn: RenderedTurn) -> dict[str, list[str]]:
     """Return the servers' HTTP routes that count, each with the policies for which it does."""
     routes: dict[str, list[str]] = {}
     for each in turn.policies:
-        name, _, options = canonical(each.policy).partition(":")
-        if name in POLICIES and "messages" in POLICIES[name].options.get("route", ()):
-            given = dict(item.split("=", 1) for item in options.split(",") if item)
+        kind = kind_of(each.policy)
+        if kind and "route" in kind.options and "messages" in kind.options["route"].values:
+            _, given = read_spec(each.policy)
             routes.setdefault(route_of(given.get("route"), turn.request), []).append(each.policy)
     return routes
 

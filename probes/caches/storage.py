@@ -19,7 +19,7 @@ def stored_length(
 
     A reply to a prompt that ends inside an open think block begins with reasoning, which history may not
     have. oMLX, flyto-mlx and fusion-mlx then store the prompt alone, unless the output was found to be
-    cacheable (docs/servers.md, sections 1.13, 1.17, 2 and 3; `thinking_servers.output_cacheable` is oMLX's
+    cacheable (docs/servers.md, sections 1.13, 1.17, 2 and 3; `omlx_reasoning.output_cacheable` is oMLX's
     rule). Other servers store what they have.
 
     Args:

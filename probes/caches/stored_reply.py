@@ -10,26 +10,18 @@ import numpy as np
 from ..conversation import Message
 from ..errors import RenderError
 from ..templates.rendering import REASONING_KEYS
-from ..thinking.servers import (
-    detect_preserve_thinking,
-    model_name,
-    model_type,
-    native_reasoning,
-    output_cacheable,
-)
 from ..tokenization.tokens import common_prefix
+from .registry import find_cache
 
 if TYPE_CHECKING:
+    from ..attribution.prompt import Prompt
     from ..policies.base import Policy
-    from ..replay.divergence import Prompt
     from ..templates.template import ChatTemplate
     from ..tokenization.tokens import Ids, Tokenizer
 
 #: The key of generated ids in a reply, as in vLLM's answer to `return_token_ids`.
 GENERATED = "token_ids"
 _OPEN, _CLOSE = "<think>", "</think>"
-#: Caches of servers that leave out replies which think, unless their output was found to be cacheable.
-_CAREFUL = frozenset({"paged", "flyto-mlx", "fusion-mlx"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +88,15 @@ def opens_thinking(prompt: Prompt) -> bool:
 
 
 def stores_thinking(cache: str, template: ChatTemplate, prompt: Prompt) -> bool:
-    """Tell whether a server stores replies that think (docs/servers.md, section 1.13).
+    """Tell whether a server stores replies that think.
 
     Args:
         cache: the name of its cache.
         template: the template.
         prompt: the prompt, whose kwargs count.
     """
-    if cache not in _CAREFUL:
-        return True
-    native = native_reasoning(detect_preserve_thinking(template), model_type(template), model_name(template))
-    return output_cacheable(None, native, prompt.rendered.kwargs.get("preserve_thinking"))
+    stores = find_cache(cache).stores_thinking
+    return stores is None or stores(template, prompt.rendered.kwargs)
 
 
 def _text(prompt: Prompt, reply: Message, policy: Policy) -> str | None:

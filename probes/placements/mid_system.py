@@ -15,7 +15,7 @@ from typing import Any
 from ..conversation import Message, Request
 from ..errors import RenderError
 from ..templates.rendering import Profile
-from ..templates.skipped_branch import skipped_branch_line
+from ..templates.source import TemplateSource
 from ..templates.switches import switches
 from ..templates.template import ChatTemplate
 from .placements import (
@@ -101,6 +101,10 @@ class Prompts:
         messages = tuple(Message(MESSAGES[name], index) for index, name in enumerate(conversation))
         return Request(messages, TOOLS if tools else None, self.kwargs, self.now)
 
+    def source(self, tools: bool) -> TemplateSource:
+        """Return the template that a request gets, with or without tools."""
+        return self.template.choose(TOOLS if tools else None)
+
     def prompt(self, conversation: Conversation, tools: bool, *, prompted: bool = False) -> str | RenderError:
         """Return a prompt, with a generation prompt where `prompted`, or what the template raised."""
         return self._rendered(conversation, tools, prompted, None)[0]
@@ -153,7 +157,7 @@ def examine_placements(
         RenderError: the template is not valid Jinja.
     """
     for source in template.sources.values():
-        source.tree  # noqa: B018 - raises where it is not valid Jinja
+        source.check()
     prompts = Prompts(template, kwargs or {}, now)
     reports = [examine(prompts, case) for case in PLAIN + FURTHER]
     usual = dict(zip(PLAIN, reports, strict=False))
@@ -183,7 +187,7 @@ def examine(prompts: Prompts, case: Case) -> PlacementReport:
     successor = TEXTS[case.successor] if case.successor else None
     found = judge(before, prompt, [TEXTS[name] for name in case.run], predecessor, successor)
     if found.offset is None:
-        line = skipped_branch_line(_tree(prompts, case), case.role)
+        line = prompts.source(case.tools).skipped_branch_line(case.role)
     elif found.verdict != "in-place" or line is None:
         offset = min(found.offset, len(prompt) - 1)
         line = prompts.line_at(case.conversation, case.tools, offset, prompted=case.prompted)
@@ -208,10 +212,6 @@ def _successor_moves(prompts: Prompts, case: Case, before: str) -> bool | None:
     return None if isinstance(prompt, RenderError) else not prompt.startswith(before.rstrip())
 
 
-def _tree(prompts: Prompts, case: Case) -> Any:
-    return prompts.template.choose(TOOLS if case.tools else None).tree
-
-
 def _report(case: Case, verdict: Verdict, **rest: Any) -> PlacementReport:
     return PlacementReport(
         case.preceding, case.placement, case.leading, case.role, case.tools, case.shape, {}, verdict, **rest
@@ -227,7 +227,7 @@ def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
     if case is None:
         return
     usual = _outcome(prompts, case)
-    for name, values in switches(prompts.template.choose(TOOLS if case.tools else None)).items():
+    for name, values in switches(prompts.source(case.tools)).items():
         for value in values if name not in prompts.kwargs else ():
             variant = Prompts(prompts.template, {**prompts.kwargs, name: value}, prompts.now)
             if _renders(variant, case) and _outcome(variant, case) != usual:

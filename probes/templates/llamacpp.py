@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..conversation import Request
 from ..errors import InputError, RenderError, RenderLimit
 from ..policies.base import Prepared
-from .rendering import plain
+from .wire import plain
 
 if TYPE_CHECKING:
     from .template import ChatTemplate

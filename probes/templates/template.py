@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ..conversation import Request, written_alike
+from ..conversation import Request
 from ..errors import RenderError, RenderLimit
-from . import bounds
-from .rendering import (
-    REASONING_KEYS,
-    Chunk,
-    Job,
-    Limits,
-    Profile,
-    chunk_at,
-    render,
-    render_and_locate,
-    render_with_body,
-)
+from .renderer import Budget, Task, renderer
+from .rendering import REASONING_KEYS, Chunk, Job, Limits, Profile, PromptText, RenderTask
 from .source import TemplateSource
 
 #: Arguments of `apply_chat_template` that do not reach a template when a request has them among its kwargs.
@@ -34,53 +23,60 @@ _NOT_FOR_TEMPLATES = frozenset(
 )
 #: Names that no kwarg may have, since the call of a template takes them.
 _TAKEN = frozenset({"chat_template", "conversation", "conversations", "messages", "self"})
-#: Seconds from which a render counts as slow; a prompt of 200,000 tokens takes a tenth of one.
-_SLOW_SECONDS = 1.0
-#: Seconds that all slow renders of one template may take together.
-_MOST_SLOW_SECONDS = 15.0
-#: Characters from which a prompt is compared with its conversation; it may be so many times as long.
-_LONG_PROMPT = 1_000_000
-_MOST_TIMES_AS_LONG = 10
-#: Characters that all longer prompts of one template may have together.
+#: What all renders of one template may take together beyond the usual, as a multiple of what one may take.
+_MOST_SLOW = 1.5
+#: Characters that all prompts of one template may have together that are much longer than what they are of.
 _MOST_INFLATED = 6_000_000
-#: Prompts that are kept, in case the same conversation is rendered again.
-_REMEMBERED = 4
+#: Prompts that are kept, in case the same conversation is rendered again: so many, and so many characters,
+#: or the last few of any length.
+_MOST_KEPT = 2_000
+_MOST_KEPT_CHARACTERS = 4_000_000
+_LEAST_KEPT = 4
 
-Result = TypeVar("Result")
+Outcome = PromptText | RenderError
+Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _RememberedPrompt:
-    """A prompt that was rendered lately: equal conversations are rendered once.
-
-    Attributes:
-        name: of the template.
-        job: what it got.
-        text: the prompt.
-        body: its length without the generation prompt; None where it is not known.
-    """
+class _Asked:
+    """A render that is asked for: the named template, the conversation, and a text to look for."""
 
     name: str
     job: Job
-    text: str
-    body: int | None
+    text: str | None
 
-    def is_of(self, name: str, job: Job) -> bool:
-        """Tell whether a job is the same as this one, as written."""
-        own = self.job
-        return (
-            name == self.name
-            and job.add_generation_prompt == own.add_generation_prompt
-            and job.continue_final_message == own.continue_final_message
-            and (job.profile, job.now) == (own.profile, own.now)
-            and written_alike(job.tools, own.tools)
-            and written_alike(job.variables, own.variables)
-            and written_alike(job.messages, own.messages)
-        )
+    @property
+    def task(self) -> Task:
+        """What the worker is asked; with the length of the body, where that costs no second render."""
+        body = self.job.add_generation_prompt and not self.job.continue_final_message
+        return Task("prompt", self.job, (body, self.text))
 
 
-def _asking(job: Job) -> Job:
-    return replace(job, add_generation_prompt=True)
+class _Kept:
+    """Prompts that were rendered lately: equal conversations are rendered once."""
+
+    def __init__(self) -> None:
+        self._outcomes: OrderedDict[Key, Outcome] = OrderedDict()
+        self._characters = 0
+
+    def get(self, key: Key) -> Outcome | None:
+        """Return what was kept under a key."""
+        return self._outcomes.get(key)
+
+    def keep(self, key: Key, outcome: Outcome) -> None:
+        """Keep an outcome, and let the oldest go where there are too many."""
+        if key in self._outcomes:
+            return
+        self._outcomes[key] = outcome
+        self._characters += _length(outcome)
+        while len(self._outcomes) > _MOST_KEPT or (
+            self._characters > _MOST_KEPT_CHARACTERS and len(self._outcomes) > _LEAST_KEPT
+        ):
+            self._characters -= _length(self._outcomes.popitem(last=False)[1])
+
+
+def _length(outcome: Outcome) -> int:
+    return len(outcome.text) if isinstance(outcome, PromptText) else 0
 
 
 class ChatTemplate:
@@ -111,17 +107,16 @@ class ChatTemplate:
         limits: Limits | None = None,
         profile: Profile = "transformers",
     ) -> None:
-        self.sources = {name: TemplateSource(text) for name, text in templates.items()}
+        self.limits = limits or Limits()
+        self.sources = {name: TemplateSource(text, self.limits) for name, text in templates.items()}
         self.source = source
         self.path = path
         self.special_tokens = dict(special_tokens or {})
         self.now = now
-        self.limits = limits or Limits()
         self.profile = profile
-        self._stopped: dict[str, RenderLimit] = {}
-        self._slow_seconds = 0.0
-        self._inflated = 0
-        self._remembered: deque[_RememberedPrompt] = deque(maxlen=_REMEMBERED)
+        self._budgets: dict[str, Budget] = {}
+        self._exceeded: dict[str, RenderLimit] = {}
+        self._kept = _Kept()
 
     @property
     def text(self) -> str:
@@ -154,17 +149,98 @@ class ChatTemplate:
         Raises:
             RenderError: see `render`.
         """
-        name, job = self._request_job(request, add_generation_prompt, profile)
-        if job.now is None and self.sources[name].prints_time:
-            return self._render(name, job)
-        for each in self._remembered:
-            if each.body is not None and not job.add_generation_prompt and each.is_of(name, _asking(job)):
-                return each.text[: each.body]
-            if each.is_of(name, job):
-                return each.text
-        text, body = self._render_with_body(name, job)
-        self._remembered.append(_RememberedPrompt(name, job, text, body))
-        return text
+        return self._prompt(RenderTask(request, add_generation_prompt, profile)).text
+
+    def render_many(self, tasks: Sequence[RenderTask]) -> list[PromptText | RenderError]:
+        """Render several conversations at once, which costs less than one after the other.
+
+        They are kept for a while, so that rendering one of them again costs nothing.
+
+        Returns:
+            For each its prompt, or what it raises: see `render`.
+        """
+        outcomes: list[Outcome | None] = [None] * len(tasks)
+        asked: list[_Asked] = []
+        places: list[int] = []
+        for place, task in enumerate(tasks):
+            try:
+                name, job = self._request_job(task.request, task.add_generation_prompt, task.profile)
+            except RenderError as error:
+                outcomes[place] = error
+            else:
+                asked.append(_Asked(name, job, task.text))
+                places.append(place)
+        for place, outcome in zip(places, self._outcomes(asked), strict=True):
+            outcomes[place] = outcome
+        return [each for each in outcomes if each is not None]
+
+    def _prompt(self, task: RenderTask) -> PromptText:
+        (outcome,) = self.render_many([task])
+        if isinstance(outcome, RenderError):
+            raise outcome.with_traceback(None)
+        return outcome
+
+    def _outcomes(self, asked: Sequence[_Asked]) -> list[Outcome]:
+        """Render what is not kept, all that uses the same template in one message."""
+        outcomes: list[Outcome | None] = [None] * len(asked)
+        places: dict[Key, list[int]] = {}
+        for place, each in enumerate(asked):
+            try:
+                key = self._key(each, place)
+            except RenderError as error:
+                outcomes[place] = error
+                continue
+            outcomes[place] = self._known(key, each.job)
+            if outcomes[place] is None:
+                places.setdefault(key, []).append(place)
+        for name in self.sources:
+            keys = [key for key in places if key[0] == name]
+            tasks = [asked[places[key][0]].task for key in keys]
+            for key, found in zip(keys, self._bounded(name, tasks) if tasks else (), strict=True):
+                outcome = found if isinstance(found, RenderError) else PromptText(*found)
+                if key[-1] is None:
+                    self._kept.keep(key, outcome)
+                for place in places[key]:
+                    outcomes[place] = outcome
+        return [each for each in outcomes if each is not None]
+
+    def _key(self, asked: _Asked, place: int) -> Key:
+        """Return what tells a render from others; the clock is asked anew each time where it is printed."""
+        timed = asked.job.now is None and self.sources[asked.name].prints_time
+        return (asked.name, asked.text, renderer.key(asked.job), place if timed else None)
+
+    def _known(self, key: Key, job: Job) -> Outcome | None:
+        if key[-1] is not None:
+            return None
+        known = self._kept.get(key)
+        if known is None and not job.add_generation_prompt and key[1] is None:
+            name, text, wired, timed = key
+            prompted = self._kept.get((name, text, (*wired[:3], True, *wired[4:]), timed))
+            if isinstance(prompted, PromptText) and prompted.body is not None:
+                return PromptText(prompted.text[: prompted.body])
+        return known
+
+    def _bounded(self, name: str, tasks: Sequence[Task]) -> list[Any]:
+        """Have the worker do tasks of one template, while its budget lasts."""
+        budget = self._budgets.get(name)
+        if budget is None:
+            budget = self._budgets[name] = Budget(self.limits.seconds * _MOST_SLOW, _MOST_INFLATED)
+        source = self.sources[name]
+        results = renderer.do(source.text, tasks, self.limits, budget)
+        for result in results:
+            if isinstance(result, RenderLimit):
+                self._exceeded[name] = result
+        if any(result is None for result in results):
+            stopped = self._exceeded.get(name) or self._over_budget(budget)
+            self._exceeded[name] = stopped
+            results = [stopped if result is None else result for result in results]
+        return results
+
+    def _over_budget(self, budget: Budget) -> RenderLimit:
+        if budget.seconds < 0:
+            most = self.limits.seconds * _MOST_SLOW
+            return RenderLimit(f"too slow: its renders took more than {most:g} s of CPU time together")
+        return RenderLimit("too long: the prompts are many times as long as their conversations")
 
     def render(
         self,
@@ -194,7 +270,10 @@ class ChatTemplate:
         name, job = self._job(
             messages, tools, kwargs or {}, add_generation_prompt, continue_final_message, now
         )
-        return self._render(name, job)
+        (outcome,) = self._outcomes([_Asked(name, job, None)])
+        if isinstance(outcome, RenderError):
+            raise outcome.with_traceback(None)
+        return outcome.text
 
     def render_and_locate(
         self,
@@ -212,21 +291,8 @@ class ChatTemplate:
         Raises:
             RenderError: see `render`.
         """
-        name, job = self._request_job(request, add_generation_prompt, profile)
-        source = self.sources[name]
-
-        def in_child(spent: float) -> tuple[str, int | None]:
-            from .worker_process import child
-
-            prompt = child.render(source.text, job, self.limits, spent)
-            self._note_length(name, job, prompt)
-            if text is None or (offset := prompt.find(text)) < 0:
-                return prompt, None
-            chunk = child.chunk_at(source.text, job, offset, self.limits, spent)
-            return prompt, chunk.line if offset + len(text) <= chunk.end else None
-
-        most = self.limits.characters
-        return self._bounded(name, lambda: render_and_locate(source.compiled, job, most, text), in_child)
+        prompt = self._prompt(RenderTask(request, add_generation_prompt, profile, text))
+        return prompt.text, prompt.line
 
     def chunk_at(
         self,
@@ -238,14 +304,12 @@ class ChatTemplate:
     ) -> Chunk:
         """Find the chunk that covers a character of what `render_request` returns (`rendering.chunk_at`)."""
         name, job = self._request_job(request, add_generation_prompt, profile)
-        source = self.sources[name]
-
-        def in_child(spent: float) -> Chunk:
-            from .worker_process import child
-
-            return child.chunk_at(source.text, job, offset, self.limits, spent)
-
-        return self._bounded(name, lambda: chunk_at(source.compiled, job, offset), in_child)
+        (found,) = self._bounded(name, [Task("chunk", job, (offset,))])
+        if isinstance(found, RenderError):
+            raise found
+        if not found:
+            raise IndexError(f"the prompt has no character {offset}")
+        return Chunk(*found)
 
     def _request_job(
         self, request: Request, add_generation_prompt: bool, profile: Profile | None
@@ -258,7 +322,7 @@ class ChatTemplate:
             request.partial,
             request.now,
         )
-        return name, job if profile is None else replace(job, profile=profile)
+        return name, replace(job, lasting=True, profile=profile or job.profile)
 
     def _name(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
         if tools is not None and "tool_use" in self.sources:
@@ -310,73 +374,6 @@ class ChatTemplate:
             now=now or self.now,
             profile=self.profile,
         )
-
-    def _render(self, name: str, job: Job) -> str:
-        source = self.sources[name]
-
-        def in_child(spent: float) -> str:
-            from .worker_process import child
-
-            prompt = child.render(source.text, job, self.limits, spent)
-            self._note_length(name, job, prompt)
-            return prompt
-
-        return self._bounded(name, lambda: render(source.compiled, job, self.limits.characters), in_child)
-
-    def _render_with_body(self, name: str, job: Job) -> tuple[str, int | None]:
-        """Render, and tell the length without the generation prompt where that costs no second render."""
-        source = self.sources[name]
-        if not (job.add_generation_prompt and source.generation_prompt_ends):
-            return self._render(name, job), None
-
-        def in_child(spent: float) -> tuple[str, int | None]:
-            from .worker_process import child
-
-            prompt = child.render(source.text, job, self.limits, spent)
-            self._note_length(name, job, prompt)
-            return prompt, None
-
-        most = self.limits.characters
-        return self._bounded(name, lambda: render_with_body(source.compiled, job, most), in_child)
-
-    def _bounded(self, name: str, here: Callable[[], Result], in_child: Callable[[float], Result]) -> Result:
-        """Run a template in this process while its steps are bounded, else in the child."""
-        if name in self._stopped:
-            raise self._stopped[name]
-        source = self.sources[name]
-        started = time.monotonic()
-        try:
-            if source.well_behaved and bounds.can_run():
-                try:
-                    return bounds.run(here, self.limits.seconds)
-                except bounds.Unbounded:
-                    source.well_behaved = False
-            return in_child(time.monotonic() - started)
-        except RenderLimit as error:
-            self._stopped[name] = error
-            raise
-        finally:
-            self._note_time(name, time.monotonic() - started)
-
-    def _note_time(self, name: str, seconds: float) -> None:
-        """Stop a template whose renders, each within its bounds, would make a run last for minutes."""
-        if seconds > _SLOW_SECONDS:
-            self._slow_seconds += seconds
-            if self._slow_seconds > _MOST_SLOW_SECONDS:
-                text = f"its slow renders took more than {_MOST_SLOW_SECONDS:g} s together"
-                self._stopped.setdefault(name, RenderLimit(f"the template is too slow: {text}"))
-
-    def _note_length(self, name: str, job: Job, prompt: str) -> None:
-        """Stop a template that writes far more than the conversation holds: all of it has to be read."""
-        if len(prompt) < _LONG_PROMPT:
-            return
-        given = sum(len(str(each)) for each in (*job.messages, *(job.tools or ()), job.variables))
-        if len(prompt) > _MOST_TIMES_AS_LONG * given:
-            self._inflated += len(prompt)
-            if self._inflated > _MOST_INFLATED:
-                text = f"more than {_MOST_TIMES_AS_LONG} times what the conversation holds, several times"
-                self._stopped.setdefault(name, RenderLimit(f"the template writes too much: {text}"))
-
 
 def _wrong_type(name: str, expected: str, value: Any) -> RenderError:
     return RenderError("TypeError", f"{name!r} must be {expected}, not {type(value).__name__}")

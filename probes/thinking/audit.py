@@ -14,11 +14,12 @@ from ... import __version__
 from ..conversation import Request
 from ..findings import Finding, in_order
 from ..ignore_file import Ignore, Ignored, apply_ignores
-from ..placements.report import Failure, TemplateInfo, check_compiles
+from ..models.template_files import check_compiles, model_name, model_type
+from ..models.template_info import Failure, TemplateInfo
 from ..policies.servers.omlx_kwargs import MergedPrompt, MergeStep, ModelSettings, merge_kwargs, merged_prompt
+from ..policies.servers.omlx_reasoning import detect_preserve_thinking, native_reasoning, output_cacheable
 from ..templates.template import ChatTemplate
 from .kwargs_files import KwargsRequest
-from .servers import detect_preserve_thinking, model_name, model_type, native_reasoning, output_cacheable
 from .thinking import ThinkingReport, examine_thinking, thinking_findings
 
 SCHEMA = "tplaudit.thinking/1"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..findings import Finding, finding
+from ..policies.servers.llama_cpp import reasoning_variables
+from ..policies.servers.omlx_reasoning import DETECTED_NAME
 from .report import ThinkingReport, VariableReport
-from .servers import DETECTED_NAME, LLAMA_CPP_DEFAULTS
 
 
 def thinking_findings(report: ThinkingReport) -> tuple[Finding, ...]:
@@ -40,7 +41,7 @@ def _knob(report: ThinkingReport) -> Iterator[Finding]:
     if variable.unset == "keeps" or report.omlx_default:
         return
     value = _written(knob.value)
-    missed = "oMLX" if LLAMA_CPP_DEFAULTS.get(knob.name) is knob.value else "oMLX and llama.cpp"
+    missed = "oMLX" if reasoning_variables(True).get(knob.name) is knob.value else "oMLX and llama.cpp"
     yield finding(
         "thinking-knob-missed",
         f"{knob.name}={value} keeps reasoning in history, but {missed} will not set it",

@@ -11,9 +11,6 @@ from .part_texts import part_texts
 from .system_turns import has_role, indices
 from .texts import join, rebuilt
 
-#: The option of a server with all three routes; `none` is its own message function alone.
-ROUTE_OPTION = ("none", "chat", "messages", "responses")
-
 
 def rewritten(start: Prepared, rewrite: Rewrite) -> Prepared:
     """Return a prepared request with the messages of a rewrite of them, and the actions of both."""

@@ -24,7 +24,8 @@ from ...errors import RenderError
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import PolicyKind, PolicyOption
 from ..rewrite.part_texts import part_text, stripped, system_turn
 from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
 from ..rewrite.texts import content_text, flat_text, join, rebuilt
@@ -187,12 +188,14 @@ KINDS = (
         "ollama",
         "Ollama: its messages for Go templates and for the qwen3.5 and qwen3.8 renderers",
         _make,
-        {"renderer": (GO, QWEN35, QWEN38)},
         source="ollama/ollama template/template.go, model/renderers/qwen35.go; #17757, #17855, #17918",
         date="2026-08-21",
-        evidence="read",
+        evidence={"messages": "read"},
         cache="ollama",
         drift="With qwen3.8 and Go templates that write .System every new system turn lengthens the first "
         "block, so that all behind it is computed again; qwen3.5 leaves earlier text as it is.",
+        options={
+            "renderer": PolicyOption((GO, QWEN35, QWEN38), otherwise="the template's name; go for others")
+        },
     ),
 )

@@ -24,10 +24,10 @@ from ...errors import RenderError
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system, merge_into_first, part_texts, system_turn
 from ..rewrite.preparation import (
-    ROUTE_OPTION,
     extract_text,
     never_continued,
     rewritten,
@@ -295,10 +295,10 @@ def _make(name: str, options: Mapping[str, str]) -> Policy:
     return RapidMlx(
         name,
         options.get("route"),
-        relocate=options.get("relocate") == "on",
-        drops_counter=options.get("counter") != "keep",
+        relocate=options["relocate"] == "on",
+        drops_counter=options["counter"] == "drop",
         harmony=harmony,
-        text_engine=options.get("engine") == "text",
+        text_engine=options["engine"] == "text",
     )
 
 
@@ -307,18 +307,18 @@ KINDS = (
         "rapid-mlx",
         "Rapid-MLX: the hoist on /v1/messages and /v1/responses; on chat only after the template raised",
         _make,
-        {
-            "route": ROUTE_OPTION,
-            "relocate": ("on", "off"),
-            "counter": ("drop", "keep"),
-            "harmony": ("on", "off"),
-            "engine": ("vlm", "text"),
-        },
         source="raullenchai/Rapid-MLX 0.16.10",
         date="2026-10",
-        evidence="run",
+        evidence={"system turns": "run", "conversions of the routes": "run"},
         cache="rapid-mlx",
         drift="each later system turn lengthens the first system message; with relocate=on the request that "
         "ends in one hoists all of them, and the next, where a user turn follows, relocates all",
+        options={
+            "route": ROUTES,
+            "relocate": OFF,
+            "counter": PolicyOption(("drop", "keep"), "drop"),
+            "harmony": PolicyOption(("on", "off"), otherwise="whether the template is one of Harmony"),
+            "engine": PolicyOption(("vlm", "text"), "vlm"),
+        },
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tplaudit.probes.caches.storage import stored_length
-from tplaudit.probes.thinking.servers import output_cacheable
+from tplaudit.probes.policies.servers.omlx_reasoning import output_cacheable
 
 
 @pytest.mark.parametrize(

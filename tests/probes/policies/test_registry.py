@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tplaudit.probes.caches.server_cache import server_cache
+from tplaudit.probes.caches.registry import server_cache
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.policies.registry import POLICIES, PolicyKind, canonical, names, parse_policy
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import RenderError
+from ...errors import RenderError
 
 _MARK = "TPLAUDIT_CONTINUATION_MARK "  # as long as transformers' own
 

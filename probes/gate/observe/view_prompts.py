@@ -1,0 +1,115 @@
+"""The prompts of the gate's conversations with one template: all renders are asked for in one list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ...conversation import Message, Request
+from ...errors import RenderError
+from ...templates.rendering import Profile
+from ...templates.template import ChatTemplate
+from ..subject import Subject
+from .prompts import PromptOutline, TurnRenders, Turns
+from .shapes import SHAPES, Shape, words
+
+#: The variant of messages passed on as given.
+RAW = "raw"
+#: A switch of a template and a value for it.
+Switched = tuple[str, bool | str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The renders of one conversation in one way: what it is called, its requests, with what."""
+
+    subject: Subject
+    requests: tuple[Request, ...]
+    profile: Profile = "transformers"
+    bodies: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Render:
+    """One render."""
+
+    request: Request
+    add_generation_prompt: bool
+    profile: Profile
+
+
+def view_prompts(
+    template: ChatTemplate, variants: Sequence[Switched], kwargs: Mapping[str, Any], now: datetime
+) -> dict[Subject, tuple[PromptOutline, ...]]:
+    """Return the prompts of every conversation.
+
+    Every request is rendered the usual way; with a switch, and with messages passed on as given, the last
+    one of a conversation.
+
+    Args:
+        template: what renders them.
+        variants: switches with which some conversations are rendered as well.
+        kwargs: chat-template kwargs of all renders.
+        now: the clock.
+    """
+    wanted = list(_wanted(variants, kwargs, now))
+    texts = iter(_render_all(template, [render for each in wanted for render in _renders(each)]))
+    found = {}
+    for each in wanted:
+        turns = Turns(message_words)
+        found[each.subject] = tuple(
+            turns.outline(TurnRenders(request, next(texts), next(texts) if each.bodies else None))
+            for request in each.requests
+        )
+    return found
+
+
+def _wanted(variants: Sequence[Switched], kwargs: Mapping[str, Any], now: datetime) -> Iterator[_Wanted]:
+    for shape in SHAPES:
+        yield _Wanted(shape.subject(), tuple(given(request, kwargs, now) for request in shape.requests))
+        yield _Wanted(shape.subject(RAW), (_last(shape, kwargs, now),), "raw", bodies=False)
+    for name, value in variants:
+        for shape in SHAPES:
+            if shape.telling:
+                request = _last(shape, {**kwargs, name: value}, now)
+                yield _Wanted(shape.subject(setting(name, value)), (request,))
+
+
+def _last(shape: Shape, kwargs: Mapping[str, Any], now: datetime) -> Request:
+    return given(shape.requests[-1], kwargs, now)
+
+
+def _renders(wanted: _Wanted) -> Iterator[_Render]:
+    for request in wanted.requests:
+        yield _Render(request, True, wanted.profile)
+        if wanted.bodies:
+            yield _Render(request, False, wanted.profile)
+
+
+def _render_all(template: ChatTemplate, renders: Sequence[_Render]) -> Iterator[str | RenderError]:
+    """Yield what comes of each render, in order: the one place where the conversations are rendered."""
+    for each in renders:
+        try:
+            yield template.render_request(
+                each.request, add_generation_prompt=each.add_generation_prompt, profile=each.profile
+            )
+        except RenderError as error:
+            yield error
+
+
+def given(request: Request, kwargs: Mapping[str, Any], now: datetime) -> Request:
+    """Return a request with kwargs over its own, and a clock."""
+    return request.replace(kwargs={**request.kwargs, **kwargs}, now=now)
+
+
+def message_words(message: Message) -> Sequence[str]:
+    """Return the made-up words of a message that have to stand in a prompt."""
+    return words(message.data)
+
+
+def setting(name: str, value: object) -> str:
+    """Write a switch as `NAME=VALUE`."""
+    return f"{name}={value if isinstance(value, str) else json.dumps(value)}"
