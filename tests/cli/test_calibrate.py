@@ -170,7 +170,7 @@ def test_a_broken_calibration_is_told_and_not_used(tplaudit, folder, tmp_path):
     file.write_text("{")
     done = tplaudit(*TOKENS, "--json", **folder)
     assert done.returncode == 0
-    assert "this is no calibration" in done.stderr
+    assert "this is not a calibration" in done.stderr
     assert json.loads(done.stdout)["prediction"] is None
     assert tplaudit(*TOKENS, "--calibration", file).returncode == 2
     assert tplaudit(*SMALL, **folder).returncode == 0
