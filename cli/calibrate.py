@@ -107,8 +107,10 @@ def command(given: CalibrateOptions) -> None:
     _write(given, measured.calibration, file)
     points = len(measured.calibration.points)
     if measured.left:
-        rest = "their earlier measurements are kept" if measured.repeated else "the same command continues"
-        say(f"tplaudit: {_kept(points)}; {measured.left:,} tokens are left, {rest}")
+        rest = (
+            "their earlier measurements are kept" if measured.repeated else "repeat the command to continue"
+        )
+        say(f"tplaudit: {_kept(points)}; {measured.left:,} tokens are left; {rest}")
     stop(measured.code if points else measured.code or 2)
 
 
