@@ -20,7 +20,7 @@ from ..conversation import Message, Request
 from ..policies.rewrite.relocation import relocate
 from ..policies.rewrite.system_turns import Placement
 from ..policies.servers.inline_detection import sglang_test, vllm_test
-from ..policies.servers.omlx_probe import CALL_ID, Answer, Probe, judge_probe, probe_messages
+from ..policies.servers.omlx_probe import CALL_ID, PROBE_TOOL, Answer, Probe, judge_probe, probe_messages
 from ..templates.template import ChatTemplate
 from .mid_system import PlacementReport
 from .placements import TOOLS, destination, in_words
@@ -98,6 +98,7 @@ def examine_servers(
         and not each.kwargs
         and each.profile == "transformers"
     ]
+    _render_ahead(template, request)
     reports = (
         _omlx("omlx", template, request, matrix),
         _omlx("omlx:pr-1991", template, request, matrix, leading=True),
@@ -106,6 +107,19 @@ def examine_servers(
         *(_passing(name, failure, matrix) for name, failure in PASSING.items()),
     )
     return tuple(dataclasses.replace(each, policy=_POLICIES.get(each.name, each.name)) for each in reports)
+
+
+def _render_ahead(template: ChatTemplate, request: Request) -> None:
+    """Render at once what the servers' tests are going to render one after the other."""
+    arguments = {"kwargs": dict(request.kwargs), "now": request.now}
+    template.render_ahead(
+        {"messages": messages, "tools": tools, **arguments}
+        for place in PAIRS
+        for leading, tools in ((False, None), (True, None), *([(False, [PROBE_TOOL])] * template.sees_tools))
+        for messages in [
+            _behind_leading(probe_messages(place)) if leading else probe_messages(place)
+        ]
+    )
 
 
 def _omlx(
