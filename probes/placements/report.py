@@ -107,7 +107,8 @@ def to_json(report: ProbeReport | Failure) -> dict[str, Any]:
 
 def several_to_json(reports: Sequence[ProbeReport | Failure]) -> dict[str, Any]:
     """Return the results of several inputs as one document; each also says its source at the top."""
-    return several(SCHEMA, ({"source": report.template.source, **to_json(report)} for report in reports))
+    results = [{"source": report.template.source, **to_json(report)} for report in reports]
+    return several(SCHEMA, results)
 
 
 def show_placement(

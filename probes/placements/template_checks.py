@@ -40,7 +40,7 @@ def clock(prompts: Prompts) -> Iterator[Finding]:
         one, other = early.prompt(_SHORT, tools), late.prompt(_SHORT, tools)
         if isinstance(one, str) and isinstance(other, str) and one != other:
             shared = common_prefix(one, other)
-            message = f"the date or time of the render stands at character {shared:,} of the prompt"
+            message = f"the date or time of the render is at character {shared:,} of the prompt"
             line = late.line_at(_SHORT, tools, min(shared, len(other) - 1))
             yield finding("template-clock", message + (" when tools are given" if tools else ""), line=line)
             return

@@ -175,6 +175,8 @@ def to_json(audit: ThinkingAudit | Failure) -> dict[str, Any]:
 
 def several_to_json(audits: Sequence[ThinkingAudit | Failure]) -> dict[str, Any]:
     """Return the results of several inputs as one document; each also says its source at the top."""
-    sources = (None if audit.template is None else audit.template.source for audit in audits)
-    results = zip(sources, audits, strict=True)
-    return several(SCHEMA, ({"source": source, **to_json(audit)} for source, audit in results))
+    results = [
+        {"source": None if audit.template is None else audit.template.source, **to_json(audit)}
+        for audit in audits
+    ]
+    return several(SCHEMA, results)

@@ -234,7 +234,7 @@ def test_findings_say_nothing_about_a_good_template() -> None:
     )
 
 
-def test_json_round_trip() -> None:
+def test_json_has_the_fields_of_the_report() -> None:
     report = probe(load_template(template("strict")), kwargs={"enable_thinking": False})
     value = to_json(report)
     assert msgspec.convert(value, ProbeReport) == report

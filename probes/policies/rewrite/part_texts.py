@@ -93,7 +93,7 @@ def merge_into_first(
         if not mine:
             actions.append(Action("dropped", indices((message,)), "no text that the server takes"))
         elif leads:
-            actions.append(Action("kept", indices((message,)), "stands first in the conversation"))
+            actions.append(Action("kept", indices((message,)), "is first in the conversation"))
         else:
             actions.append(Action("hoisted", indices((message,)), why))
     others = tuple(message for message in messages if not is_system(message))

@@ -267,5 +267,6 @@ KINDS = (
         # The flag: ggml-org/llama.cpp, common/arg.cpp.
         kwargs_setting="llama-server … --chat-template-kwargs '{}'",
         checks=(PassesOn("llama.cpp", 5, "HTTP 500"),),
+        suite="engines",
     ),
 )

@@ -190,5 +190,6 @@ KINDS = (
             "route": ROUTES,
             "version": PolicyOption((BEFORE, RELEASE), otherwise="the code of pull request 2052"),
         },
+        suite="local",
     ),
 )

@@ -315,5 +315,6 @@ KINDS = (
             "harmony": PolicyOption(("on", "off"), otherwise="whether the template is one of Harmony"),
             "engine": PolicyOption(("vlm", "text"), "vlm"),
         },
+        suite="local",
     ),
 )

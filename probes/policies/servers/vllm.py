@@ -166,5 +166,6 @@ KINDS = (
             AsksOnce("vllm", 2, vllm_test, "route=messages", joined=" without a separator"),
             PassesOn("vllm:chat-completions", 4, "HTTP 400", "route=chat"),
         ),
+        suite="engines",
     ),
 )

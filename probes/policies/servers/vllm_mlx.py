@@ -213,5 +213,6 @@ KINDS = (
         options={"route": ROUTES, "engine": PolicyOption(("vlm", "text"), "vlm")},
         # The flag: waybarrios/vllm-mlx#394.
         kwargs_setting="vllm-mlx serve … --default-chat-template-kwargs '{}'",
+        suite="local",
     ),
 )
