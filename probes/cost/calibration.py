@@ -270,7 +270,7 @@ def read_calibration(file: Path) -> Calibration:
         what = (error.strerror or "cannot be read").lower()
         raise InputError(what, where=str(file), fix="give a file that tplaudit calibrate wrote") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"this is no calibration ({error})", where=str(file), fix=_AGAIN) from None
+        raise InputError(f"this is not a calibration ({error})", where=str(file), fix=_AGAIN) from None
     machine = read.machine
     if not 0 < machine.cores < 2**31 or not 0 <= (machine.memory_bytes or 0) < 2**63:
         raise InputError("there is no such machine", where=str(file), fix=_AGAIN)

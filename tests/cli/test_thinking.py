@@ -109,7 +109,7 @@ def test_the_terminal_says_it_in_words(tplaudit) -> None:
         "changes nothing, line 1",
         "oMLX sets preserve_thinking=true",
         "reasoning is kept within a tool loop only",
-        "does not stand before the same reply in history",
+        "history does not have it before the same reply",
         "thinking-mention-without-effect",
     ):
         assert words in done.stdout
@@ -166,7 +166,7 @@ def test_a_merge_with_a_model_shows_the_retry(tplaudit, merge_files: tuple[Path,
     }
     text = tplaudit("thinking", *arguments).stdout
     assert "dropped │ the settings force the key" in text
-    assert "oMLX's text engine drops x, enable_thinking, reasoning_effort, tools without a word" in text
+    assert "oMLX's text engine drops x, enable_thinking, reasoning_effort, tools without an error" in text
 
 
 def test_the_command_lines_kwargs_are_laid_over_the_requests(
