@@ -1,4 +1,4 @@
-"""What two prompts differ in: a diff for people, and the single edits by which equal changes are recognised."""
+"""What two prompts differ in: a diff for people, and the single edits by which equal changes are found."""
 
 from __future__ import annotations
 
@@ -68,13 +68,8 @@ def _shown(mark: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _trimmed(old: str, new: str) -> Pair:
-<<<<<<< HEAD
     """Trim what two texts have in common at both ends, but no part of a word or of a `<tag>`."""
-    start = _whole(old[: _shared(old, new)], old, new)
-=======
-    """Cut off what two texts have in common at both ends, but no part of a word or of a `<tag>`."""
     start = _whole(old[: common_prefix(old, new)], old, new)
->>>>>>> main
     old, new = old[start:], new[start:]
     # The same from the other end, where a tag begins with its `>`.
     end = _whole(*(text[::-1].translate(_MIRRORED) for text in (_common_end(old, new), old, new)))
