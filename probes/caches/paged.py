@@ -43,7 +43,7 @@ class PagedCache:
         capacity_bytes: the most that the blocks may occupy together, or None for no limit.
         sizes: of the model's state, which blocks without payload are counted by; needed with a capacity where
             payloads are not given.
-        named: names the blocks; None for oMLX's recipe with `model_name`.
+        named: names the blocks; None for oMLX's way with `model_name`.
         trimmable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
         snapshot_stride: tokens between snapshots, a multiple of the block size; None for every block end.
         whole: what is done with a prompt that is there whole. Default: `trim` where layers can be cut.

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ... import __version__
+from ..documents import plain
 from ..engine.mlx_engine import KV_GROUP_SIZE
 from ..errors import InputError
 from ..files import read_json
@@ -358,8 +359,5 @@ def _writing(file: Path) -> Iterator[None]:
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
     """Return a calibration as plain JSON types, with what was fitted to it under `seconds`."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(calibration))
     fitted = calibration.cost
-    return {**value, "seconds": fitted and msgspec.to_builtins(fitted)}
+    return {**plain(calibration), "seconds": fitted and plain(fitted)}

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError, RenderError
+from ..text import common_prefix
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Positions: TypeAlias = npt.NDArray[np.int64]
@@ -108,21 +109,6 @@ class CharacterTokenizer:
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Return the characters; what is no code point gives U+FFFD."""
         return "".join(chr(i) if 0 <= i < 0x110000 else "\ufffd" for i in map(int, ids))
-
-
-def common_prefix(a: str, b: str) -> int:
-    """Return how many leading characters two texts share."""
-    high = min(len(a), len(b))
-    if a[:high] == b[:high]:
-        return high
-    low = 0  # a[:low] == b[:low] and a[:high] != b[:high]; slices compare at memory speed, characters do not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def common_prefix_ids(a: Ids, b: Ids) -> int:

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from tplaudit.fixtures import template, transcript
-from tplaudit.probes.replay.replay_report import from_json, to_json
+from tplaudit.probes.replay.replay_report import ReplayReport, to_json
 
 CLAUDE = transcript("claude-code")
 IN_PLACE = template("in-place")
@@ -109,7 +110,7 @@ def test_both_engines_count_alike(tplaudit) -> None:
 def test_the_document_is_the_same_at_every_run_and_round_trips(in_place: dict) -> None:
     again = _run("--template", str(IN_PLACE), "--engine", "tokens")
     assert again == in_place
-    assert to_json(from_json(in_place)) == in_place
+    assert to_json(msgspec.convert(in_place, ReplayReport)) == in_place
     assert in_place["schema"] == "tplaudit.replay/1"
 
 

@@ -26,9 +26,9 @@ from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import PolicyKind, PolicyOption
-from ..rewrite.part_texts import part_text, stripped, system_turn
+from ..rewrite.part_texts import stripped, system_turn
 from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
-from ..rewrite.texts import content_text, flat_text, join, rebuilt
+from ..rewrite.texts import content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
@@ -197,5 +197,6 @@ KINDS = (
         options={
             "renderer": PolicyOption((GO, QWEN35, QWEN38), otherwise="the template's name; go for others")
         },
+        suite="engines",
     ),
 )
