@@ -26,6 +26,7 @@ NAMED_ELSEWHERE = {
     ("probes/policies/registry.py", "omlx"): "a default policy",
     ("probes/policies/servers/lm_studio.py", "llama.cpp"): "its cache: LM Studio runs llama.cpp",
     ("probes/gate/observe/behaviour.py", "llama.cpp"): "the template engine, which is compared with Jinja",
+    ("probes/gate/observe/behaviour.py", "omlx"): "the view of what oMLX makes of reasoning",
     ("probes/gate/observe/engine.py", "llama-cpp"): "the template engine gets what its server prepares",
     ("probes/gate/compare/grouping.py", "llama.cpp"): "the view of that engine, in words",
     ("probes/gate/compare/grouping.py", "omlx"): "the view of what oMLX makes of reasoning, in words",
