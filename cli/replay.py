@@ -132,8 +132,9 @@ def command(given: ReplayOptions) -> None:
     """
     _check_files(given)
     policies = _policies(given)  # a misspelt name is noticed before a large model is loaded
+    _check_installed(given)
     model = _load_model(given)
-    engine = given.engine.value if given.engine else model.default_engine
+    engine = given.engine.value if given.engine else _default_engine(model)
     settings = _settings(given, model)
     _check_engine(given, settings, model, engine)
     if given.as_json or given.explain is not None:  # the tables have them
@@ -149,6 +150,26 @@ def _check_files(given: ReplayOptions) -> None:
     names = [given.transcript, given.model, given.template, given.tokenizer]
     options.check_one_stdin(names)
     check_output(given.output, [*names, str(given.calibration) if given.calibration else None])
+
+
+def _check_installed(given: ReplayOptions) -> None:
+    """See that a model can run where one is asked for. Raises UsageError where it cannot."""
+    from ..probes import extras
+
+    if given.engine is Engine.mlx:
+        extras.check_mlx("--engine mlx")
+    elif given.verify and given.engine is None:
+        extras.check_mlx("--verify")
+
+
+def _default_engine(model: ReplayModel) -> str:
+    """Return the engine of a model; what counts tokens, with a note, where no model can run."""
+    from ..probes import extras
+
+    if model.default_engine == "mlx" and not extras.has_mlx():
+        say(f"note: mlx-lm is not installed, so tokens are only counted; to run the model, {extras.INSTALL}")
+        return "tokens"
+    return model.default_engine
 
 
 def _policies(given: ReplayOptions) -> list[Policy]:
