@@ -135,7 +135,8 @@ def server_cache(
         capacity_bytes: as of `make_cache`.
         sizes: as of `make_cache`.
     """
-    name, options = DEFAULT_CACHE, {}
+    name: str = DEFAULT_CACHE
+    options: Mapping[str, str] = {}
     if kind_of(policy.name):
         kind, given = read_spec(policy.name)
         name, options = kind.server_cache(given)
