@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..models.layers import Layers
 from ..models.sizes import Sizes, counted
+from ..tokenization.tokens import TokenRange
 from .base import (
     NO_MARKS,
     Block,
@@ -16,7 +17,6 @@ from .base import (
     Match,
     Payload,
     PromptBoundaries,
-    TokenRange,
     bytes_before,
     last_position,
     trim,

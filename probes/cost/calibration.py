@@ -20,18 +20,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ... import __version__
+from ..documents import plain
+from ..engine.mlx_engine import KV_GROUP_SIZE
 from ..errors import InputError
+from ..files import read_json
 from ..machine import Machine, this_machine
-from ..models.template_files import read_json
 from .cost_model import CostModel, Measured, fit
+
+if TYPE_CHECKING:
+    from ..models.model import ReplayModel
 
 SCHEMA: Literal["tplaudit.calibration/1"] = "tplaudit.calibration/1"
 _AGAIN = "run tplaudit calibrate again"
-#: What mlx-lm quantises by where nothing else is asked for, and what stands where nothing is quantised.
-KV_GROUP_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,21 @@ def identified(
     return CalibratedModel(source or str(directory), architecture, config_digest(config), kv_bits, group)
 
 
+def model_identity(
+    model: ReplayModel, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
+) -> CalibratedModel | None:
+    """Return what a calibration knows a replay's model by; None for a bare template.
+
+    Args:
+        model: the model.
+        kv_bits: as of `identified`.
+        kv_group_size: as of `identified`.
+    """
+    if model.kind == "template" or not (model.directory / "config.json").is_file():
+        return None
+    return identified(model.directory, model.source, kv_bits, kv_group_size)
+
+
 def fits(calibration: Calibration, model: CalibratedModel) -> bool:
     """Tell whether a calibration is one of this model."""
     return replace(calibration.model, source=model.source, architecture=model.architecture) == model
@@ -252,7 +270,7 @@ def read_calibration(file: Path) -> Calibration:
         what = (error.strerror or "cannot be read").lower()
         raise InputError(what, where=str(file), fix="give a file that tplaudit calibrate wrote") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"this is no calibration ({error})", where=str(file), fix=_AGAIN) from None
+        raise InputError(f"this is not a calibration ({error})", where=str(file), fix=_AGAIN) from None
     machine = read.machine
     if not 0 < machine.cores < 2**31 or not 0 <= (machine.memory_bytes or 0) < 2**63:
         raise InputError("there is no such machine", where=str(file), fix=_AGAIN)
@@ -341,8 +359,5 @@ def _writing(file: Path) -> Iterator[None]:
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
     """Return a calibration as plain JSON types, with what was fitted to it under `seconds`."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(calibration))
     fitted = calibration.cost
-    return {**value, "seconds": fitted and msgspec.to_builtins(fitted)}
+    return {**plain(calibration), "seconds": fitted and plain(fitted)}

@@ -11,14 +11,13 @@ import ctypes
 import functools
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import InputError
+from ..errors import InputError, brief
 
 COUNT_INSTEAD = "use --engine tokens, which counts the same turns without the model"
 _AGAIN = "download the file again"
@@ -185,7 +184,7 @@ def _check_safetensors(file: Path) -> None:
         fix = "run `git lfs pull` in the directory"
         raise InputError("is a Git LFS pointer, not weights", where=str(file), fix=fix)
     if len(start) < 8 or header is None:
-        raise InputError("is cut off or no safetensors file", where=str(file), fix=_AGAIN)
+        raise InputError("is truncated or not a safetensors file", where=str(file), fix=_AGAIN)
     try:
         tensors = json.loads(header)
         ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
@@ -193,7 +192,7 @@ def _check_safetensors(file: Path) -> None:
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise InputError(f"has a broken header ({brief(error)})", where=str(file), fix=_AGAIN) from error
     if announced > size:
-        raise InputError(f"is cut off: {size:,} of {announced:,} bytes", where=str(file), fix=_AGAIN)
+        raise InputError(f"is truncated: {size:,} of {announced:,} bytes", where=str(file), fix=_AGAIN)
 
 
 def _read_json(file: Path) -> Mapping[str, Any]:
@@ -251,9 +250,3 @@ def _evaluate(model: Any) -> None:
 
     mx.eval(model.parameters())
     model.eval()
-
-
-def brief(error: Exception) -> str:
-    """Return an exception as a clause: its kind and the beginning of its text."""
-    text = re.sub(r"\s+", " ", str(error)).strip()
-    return f"{type(error).__name__}: {text[:160]}{'…' if len(text) > 160 else ''}"

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
-from ..errors import InputError, TplauditError, UsageError
+from ..errors import TplauditError, UsageError
 from .observe.replays import ReplayNumbers
 from .prediction import Predictor
 from .report import BudgetResult
@@ -25,7 +24,6 @@ BUDGETS: Mapping[str, str] = {
 _LIMIT = re.compile(
     r"(?P<base>base)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d{1,15}(?:\.\d{1,15})?)(?P<percent>%)?)?"
 )
-_KEYS = {"policy", "transcript", *BUDGETS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +77,9 @@ def _is(name: str, pattern: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
 
 
-def read_limit(value: Any, where: str, error: type[TplauditError] = UsageError) -> Limit:
+def read_limit(written: str, where: str, error: type[TplauditError] = UsageError) -> Limit:
     """Read a limit such as `1000`, `base`, `base+5%` or `base-200`. Raises `error` where it is none."""
-    text = "" if isinstance(value, bool) else str(value).strip()
+    text = written.strip()
     match = _LIMIT.fullmatch(text)
     parts = match.groupdict() if match else {}
     fits = bool(text) and match is not None
@@ -106,28 +104,6 @@ def read_budget_option(name: str, text: str) -> Budget:
     limit, _, rest = text.partition("@")
     policy, _, transcript = rest.partition("@")
     return Budget(name, read_limit(limit, f"--{name}"), policy or "*", transcript or "*")
-
-
-def read_budget_table(value: Any, where: str) -> tuple[Budget, ...]:
-    """Read one `[[gate.budget]]` table, which may set several limits.
-
-    Raises:
-        InputError: it sets none, or has a key that does not exist.
-    """
-    if not isinstance(value, dict):
-        raise InputError("not a table", where=where, fix="write [[gate.budget]] with a limit")
-    unknown = sorted(value.keys() - _KEYS)
-    if unknown:
-        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
-    policy, transcript = str(value.get("policy", "*")), str(value.get("transcript", "*"))
-    found = tuple(
-        Budget(name, read_limit(value[name], where, InputError), policy, transcript)
-        for name in BUDGETS
-        if name in value
-    )
-    if not found:
-        raise InputError("no limit is set", where=where, fix=f"set {', '.join(BUDGETS)}")
-    return found
 
 
 def evaluate(
@@ -181,7 +157,7 @@ def _result(
     )
     if not head.rendered:
         return replace(result, reason=f"nothing was checked: no turn rendered ({head.error})")
-    if now is None:  # no prompt ever parted from what was stored
+    if now is None:  # no prompt diverges from what was stored
         return replace(result, passed=True, reason="no turn diverges")
     if allowed is None:
         if budget.name == "min-divergence-depth" and base.rendered:

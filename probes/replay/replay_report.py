@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..attribution.ownership import Owner, Region
 from ..conversation import TOP_LEVEL
 from ..cost.cost_report import Cost, Prediction, Speed, Wasted
+from ..documents import plain
+from ..files import read_json
 from ..findings import Finding
 from ..policies.base import Action
+
+if TYPE_CHECKING:
+    from ..engine.mlx_engine import MLXEngine
+    from ..models.model import ReplayModel
 
 SCHEMA = "tplaudit.replay/1"
 
@@ -45,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would stop a divergence.
+    """What would prevent a divergence.
 
     Attributes:
         kind: what it is a setting of: `kwarg`, `policy`, `client`, `template` or `cache`.
@@ -62,7 +68,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One of several causes, one behind the other.
+    """One of several causes, in the order in which they take effect.
 
     Attributes:
         cause: an id of docs/causes.md.
@@ -73,7 +79,7 @@ class ChainLink:
         line: line of the template that wrote it.
         evidence: what shows it, one sentence without a full stop.
         values: what stood there and what stands there now, for a short stretch that changes.
-        remedy: what would stop it, where known.
+        remedy: what would prevent it, where known.
     """
 
     cause: str
@@ -95,7 +101,7 @@ class UnreusedTokens:
         cause: `cache-granularity` or `evicted`, of docs/causes.md.
         tokens: how many (counted).
         evidence: what shows it, one sentence without a full stop.
-        remedy: what would win some of them back, where known.
+        remedy: what would let some of them be reused, where known.
     """
 
     cause: Literal["cache-granularity", "evicted"]
@@ -106,7 +112,7 @@ class UnreusedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a prompt parts from the closest stored sequence.
+    """Where a prompt diverges from the closest stored sequence.
 
     Attributes:
         stored_turn: the turn that stored it.
@@ -120,14 +126,14 @@ class Divergence:
         line: line of the template that wrote the character.
         stored: the stored text from the point on, shortened.
         prompt: this prompt's text from the point on, shortened.
-        remedy: what would stop it, the most useful; None where nothing is known to.
-        block: the cache block in which the prompts part, counted from 0.
+        remedy: what would prevent it, the most useful; None where nothing is known.
+        block: the cache block in which the prompts diverge, counted from 0.
         before: what both have before the point, shortened.
         was: what the first differing character of the stored prompt belongs to.
         evidence: what shows the cause, one sentence without a full stop.
-        remedies: everything that would stop it, `remedy` first.
-        chain: this cause, and what would part the prompts next if those before were undone; at most five.
-        stored_ids: the stored ids from the point on, where the characters go on alike; else empty.
+        remedies: everything that would prevent it, `remedy` first.
+        chain: this cause, and those that would follow if the ones before were undone; at most five.
+        stored_ids: the stored ids from the point on, where the characters are the same; else empty.
         prompt_ids: this prompt's ids from there on, likewise.
     """
 
@@ -205,7 +211,7 @@ class TurnReport:
         messages: length of the client's message list.
         prompt_tokens: length of the prompt.
         depth: tokens that it shares with the closest stored sequence, the divergence depth.
-        divergence: where it parts from the closest stored sequence; None where that is a prefix of it.
+        divergence: where it diverges from the closest stored sequence; None where that is a prefix of it.
         since_previous: how it compares with the previous turn; None on the first and next to one that raised.
         reused: tokens taken over from the cache.
         reprefill: tokens that had to be computed.
@@ -242,7 +248,8 @@ class ReplayFinding(Finding):
     Attributes:
         policy: the policy.
         turns: the turns that show it.
-        tokens: the avoidable tokens of those turns, or the lost ones where blocks are concerned (counted).
+        tokens: the avoidable tokens of those turns; where blocks are concerned, the shared tokens that are
+            not reused (counted).
     """
 
     policy: str
@@ -366,7 +373,7 @@ class VerifyReport:
         checked_turns: prompts that were compared.
         max_abs_logit_difference: largest difference of the last position's logits.
         cold_noise: the same between cold prefills of different chunking.
-        argmax_equal: whether every pair would go on with the same token.
+        argmax_equal: whether every pair would continue with the same token.
         passed: whether the difference is at most ten times the noise and every argmax is equal.
     """
 
@@ -412,6 +419,27 @@ class ReplayReport:
     hours: float | None = None
 
 
+def model_info(model: ReplayModel, engine: MLXEngine | None) -> ModelInfo:
+    """Describe what a replay runs on.
+
+    Args:
+        model: the model.
+        engine: what computes with it; None where tokens are only counted.
+    """
+    config = model.directory / "config.json"
+    architecture = read_json(config).get("model_type") if config.is_file() else None
+    own = model.kind != "template" or engine is not None
+    return ModelInfo(
+        source=model.source,
+        kind=model.kind,
+        architecture=architecture if own and isinstance(architecture, str) else None,
+        tokenizer=model.tokenizer.name,
+        approximate=model.approximate,
+        weights=engine.precision if engine else None,
+        blas=engine.blas if engine else None,
+    )
+
+
 def message_ref(owner: Owner) -> MessageRef | None:
     """Return the message that an owner names, if it names one."""
     if owner.index is None or owner.role is None:
@@ -421,14 +449,4 @@ def message_ref(owner: Owner) -> MessageRef | None:
 
 def to_json(report: ReplayReport) -> dict[str, Any]:
     """Return the report as plain JSON types."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
-    return value
-
-
-def from_json(value: Mapping[str, Any]) -> ReplayReport:
-    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
-    import msgspec
-
-    return msgspec.convert(dict(value), ReplayReport)
+    return plain(report)

@@ -194,9 +194,7 @@ class Renderer:
             raise answer
         return answer
 
-    def do(
-        self, text: str, tasks: Sequence[Task], limits: Limits, budget: Budget | None = None
-    ) -> list[Any]:
+    def do(self, text: str, tasks: Sequence[Task], limits: Limits, budget: Budget | None = None) -> list[Any]:
         """Do several tasks with one template, each as if it were alone.
 
         Args:

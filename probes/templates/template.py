@@ -398,7 +398,7 @@ class ChatTemplate:
         name = self._name(tools)
         if continued:
             if add_generation_prompt:
-                raise RenderError("ValueError", "a message cannot be continued behind a generation prompt")
+                raise RenderError("ValueError", "a message cannot be continued after a generation prompt")
             field = continued if isinstance(continued, str) else "content"
             names = REASONING_KEYS if field in REASONING_KEYS else (field,)
             if not any(key in self.sources[name].text for key in names):

@@ -158,9 +158,9 @@ class HistoryProbe:
         kept_call = Kept(loop.has(FIRST), closed.has(FIRST))
         outcomes = {
             "an answer": recent,
-            "an answer behind the next user turn": later,
+            "an answer after the next user turn": later,
             "a tool loop": loop,
-            "a tool loop behind the next user turn": closed,
+            "a tool loop after the next user turn": closed,
         }
         problems: dict[str, list[str]] = {}
         for what, outcome in outcomes.items():

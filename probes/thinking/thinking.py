@@ -10,6 +10,14 @@ from typing import Any
 
 from ..attribution.generation_prompt import SWITCHES, generation_prompt
 from ..errors import RenderError
+from ..models.template_files import model_name, model_type
+from ..policies.servers.llama_cpp import reasoning_variables
+from ..policies.servers.omlx_reasoning import (
+    DETECTED_NAME,
+    detect_preserve_thinking,
+    native_reasoning,
+    output_cacheable,
+)
 from ..templates.inputs import compared_texts, first_line, inputs
 from ..templates.source import TemplateSource
 from ..templates.template import ChatTemplate
@@ -23,15 +31,6 @@ from .report import (
     Places,
     ThinkingReport,
     VariableReport,
-)
-from .servers import (
-    DETECTED_NAME,
-    LLAMA_CPP_DEFAULTS,
-    detect_preserve_thinking,
-    model_name,
-    model_type,
-    native_reasoning,
-    output_cacheable,
 )
 
 __all__ = ["HISTORY_VARIABLES", "ThinkingReport", "VariableReport", "examine_thinking", "thinking_findings"]
@@ -213,7 +212,8 @@ class _Examination:
         return None
 
     def _llama_cpp(self, mentions: tuple[str, ...]) -> LlamaCppReasoning:
-        sets = {name: value for name, value in LLAMA_CPP_DEFAULTS.items() if name in mentions}
+        defaults = reasoning_variables(True)
+        sets = {name: value for name, value in defaults.items() if name in mentions}
         history = self.probe(kwargs={**self.base, **sets}) if sets else self.unset
         return LlamaCppReasoning(sets, history.verdict, history.prompts != self.unset.prompts)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..base import Block, CacheStatistics, Match, PromptBoundaries
+from ..kind import CacheKind, of_sequences
 from ..sequence_cache import SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
@@ -123,3 +124,6 @@ class LlamaCppCache(SequenceCache):
 
     def _insert(self, entry: SequenceEntry) -> None:
         self._slot = entry
+
+
+KINDS = (CacheKind(LlamaCppCache.kind, of_sequences(LlamaCppCache)),)

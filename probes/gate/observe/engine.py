@@ -9,8 +9,8 @@ from ...errors import InputError, RenderError
 from ...policies.registry import parse_policy
 from ...templates.llamacpp import CLOCK, LlamaCppEngine
 from ...templates.template import ChatTemplate
-from .prompts import PromptOutline, Turns
-from .shapes import words
+from .prompts import PromptOutline, TurnRenders, Turns
+from .view_prompts import message_words
 
 
 class SecondEngine:
@@ -28,11 +28,12 @@ class SecondEngine:
         """Render a request; also tell whether Jinja writes the same, None where either raises."""
         request = request.replace(now=CLOCK)
         prepared = self._policy.prepare(request, template)
-
-        def write(_: Request, prompted: bool) -> str:
-            return self._engine.render(prepared, template).prompt
-
-        prompt = Turns(write, lambda message: words(message.data), bodies=False).prompt(request)
+        written: str | RenderError
+        try:
+            written = self._engine.render(prepared, template).prompt
+        except RenderError as error:
+            written = error
+        prompt = Turns(message_words).outline(TurnRenders(request, written))
         if prompt.text is None:
             return prompt, None
         try:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from ...conversation import Message
 from ...errors import RenderError
 from ..base import Action, Messages, Rewrite
+from ..kind import Answer
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import indices
-from .omlx_probe import Answer
 
 if TYPE_CHECKING:
     from ...templates.template import ChatTemplate

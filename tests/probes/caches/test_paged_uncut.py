@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Match, PromptBoundaries, TokenRange
+from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.partial_blocks import MOST_TAILS, TailIndex, tail_position
@@ -16,7 +16,7 @@ from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.omlx import block_size, paged
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.tokenization.tokens import common_prefix_ids
+from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
 
 HYBRID = Layers(recurrent=True)
 
@@ -96,7 +96,7 @@ def test_a_small_windows_blocks_are_the_first_multiple_within_512_and_1024(windo
     ],
 )
 def test_floors(size, shared, stored, length, kind, version, expected):
-    cache = make_cache("paged", model_kind=kind, block_size=size, version=version)
+    cache = make_cache("paged", model_kind=kind, block_size=size, options={"version": version})
     assert cache.reusable(shared, length) == expected
     turn(cache, range(stored))
     assert cache.reusable(shared, length) == expected
@@ -106,7 +106,7 @@ def test_floors(size, shared, stored, length, kind, version, expected):
 
 def test_the_trace_of_issue_2876():
     """jundot/omlx#2876; its fourth row gives 0 where the rule gives 2048, see docs/caches.md."""
-    cache = make_cache("paged", model_kind="hybrid", version="sept")
+    cache = make_cache("paged", model_kind="hybrid", options={"version": "sept"})
     prompts = [784, 1568, 2381, 3218, 4057, 4896, 5735, 6575, 7414]
     logged = [0, 0, 0, 0, 2048, 2048, 4096, 4096, 6144]
     reused = [turn(cache, range(length)) for length in prompts]

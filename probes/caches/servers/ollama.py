@@ -1,27 +1,13 @@
-"""Token trees: SGLang's radix cache, and that of Ollama's MLX runner. What prompts share is kept once."""
+"""The token tree of Ollama's MLX runner: what prompts share is kept once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .base import Block, Match, PromptBoundaries
-from .sequence_cache import SequenceCache
-from .sequences import TokenSequence
-
-
-class SglangCache(SequenceCache):
-    """SGLang's radix tree with pages of one token.
-
-    Source: sgl-project/sglang, `mem_cache/radix_cache.py` and `mamba_radix_cache.py`, mid-2026; read
-    (docs/servers.md, section 11). Where layers cannot be cut, prompts go on from where a prompt or its reply
-    ended. A branch that gives way goes as a whole, up to where another one shares it.
-    """
-
-    kind = "sglang"
-    shared = True
-
-    def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
-        return () if marks.prompt_tokens is None else (marks.prompt_tokens,)
+from ..base import Block, Match, PromptBoundaries
+from ..kind import CacheKind, of_sequences
+from ..sequence_cache import SequenceCache
+from ..sequences import TokenSequence
 
 
 class OllamaCache(SequenceCache):
@@ -47,3 +33,6 @@ class OllamaCache(SequenceCache):
     def _inherited(self, blocks: tuple[Block, ...]) -> tuple[int, ...]:
         live = blocks and any(entry.blocks[-1] is blocks[-1] for entry in self._entries)
         return super()._inherited(blocks[:-1] if live else blocks)
+
+
+KINDS = (CacheKind(OllamaCache.kind, of_sequences(OllamaCache)),)
