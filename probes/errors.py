@@ -49,18 +49,29 @@ class RenderError(Exception):
         self.line = line
         super().__init__(f"{kind}: {self.message}")
 
+    @property
+    def clause(self) -> str:
+        """What the template did, to stand behind its name: `raises TypeError: …`."""
+        return f"raises {self}"
+
 
 class RenderLimit(RenderError):
-    """The render was stopped because it exceeded its bound of time, output or memory."""
+    """The render exceeded its bound of time, output or memory, and was stopped: nothing the template did.
+
+    Args:
+        message: which bound, such as `too slow: it did not finish within 10 s of CPU time`.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__("RenderLimit", message)
 
+    def __str__(self) -> str:
+        return f"not evaluated, {self.message}"
 
-def brief(error: Exception) -> str:
-    """Return an exception as a clause: its kind and the beginning of its text."""
-    text = re.sub(r"\s+", " ", str(error)).strip()
-    return f"{type(error).__name__}: {text[:160]}{'…' if len(text) > 160 else ''}"
+    @property
+    def clause(self) -> str:
+        """That it was not evaluated, and why, to stand behind its name."""
+        return f"is {self}"
 
 
 def _shortened(message: str) -> str:
