@@ -13,7 +13,7 @@ from ..cost.prefill_timer import PrefillTimer
 from ..errors import InputError
 from ..models.model import ReplayModel
 from ..policies.registry import parse_policy
-from ..process_pool import parallel_map
+from ..process_pool import LostItem, parallel_map
 from ..transcripts.reader import open_transcript
 from .replay import Replay
 from .replay_report import ReplayReport
@@ -67,7 +67,13 @@ def replay_in_processes(
     others = [each for each in policies if each not in mine]
     one = partial(_replay, settings, model)
     with parallel_map(one, [[each] for each in others], min(jobs - 1, len(others))) as theirs:
-        reports = [_replay(settings, model, mine), *theirs]
+        reports = [_replay(settings, model, mine)]
+        lost = []
+        for policy, result in zip(others, theirs, strict=True):
+            if isinstance(result, LostItem):
+                lost.append(f"{policy} was not replayed: {result.reason}")
+            else:
+                reports.append(result)
     place = {policy: at for at, policy in enumerate(policies)}
     found = sorted(
         (policy for report in reports for policy in report.policies), key=lambda each: place[each.policy]
@@ -82,8 +88,8 @@ def replay_in_processes(
             )
         ),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
-        complete=all(report.complete for report in reports),
-        error=next((report.error for report in reports if report.error), None),
+        complete=not lost and all(report.complete for report in reports),
+        error=next((error for error in (*(report.error for report in reports), *lost) if error), None),
     )
 
 
