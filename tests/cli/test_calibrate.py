@@ -214,7 +214,7 @@ def test_little_time_for_a_replay(tplaudit):
     session = ("replay", transcript("claude-code"), "-p", "omlx", "-p", "note", "--no-causes")
     # A busy machine may not measure a turn in the shortest time: then it gets longer.
     for minutes in ("0.02", "0.04", "0.08", "0.16"):
-        done = tplaudit(*session, "--max-minutes", minutes, "--json")
+        done = tplaudit(*session, "--max-minutes", minutes, "--json", timeout=200)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         kinds = {turn["cost"]["kind"] for policy in report["policies"] for turn in policy["turns"]}
