@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..attribution.ownership import Owner, owner_at
-from ..causes.base import PromptSide
+from ..causes.base import UNKNOWN_OWNER, PromptSide
 from ..conversation import Request
 from ..errors import RenderError
 from ..policies.base import Action
 from ..templates.template import ChatTemplate
 from ..tokenization.tokens import common_prefix, common_prefix_ids
 from .replay_report import Divergence, MessageRef, Place, SincePrevious, message_ref
-from .reply_explanation import reply_explanation, retokenised
 
 if TYPE_CHECKING:
     from ..caches.stored_reply import Reply
@@ -105,13 +104,25 @@ class Comparison:
 
     @cached_property
     def owner(self) -> Owner:
-        """The owner of the first differing character of the later prompt. Raises RenderError."""
-        return self.later.owner(self.chars)
+        """The owner of the first differing character of the later prompt; `unknown` where none is found."""
+        return self.owner_at(self.chars)
 
     @cached_property
     def earlier_owner(self) -> Owner:
-        """The owner of the first differing character of the earlier prompt. Raises RenderError."""
-        return self.earlier.owner(self.chars)
+        """The owner of the first differing character of the earlier prompt; `unknown` likewise."""
+        return _owner(self.earlier, self.chars)
+
+    def owner_at(self, offset: int) -> Owner:
+        """Return the owner of a character of the later prompt; `unknown` where none is found."""
+        return _owner(self.later, offset)
+
+
+def _owner(prompt: Prompt, offset: int) -> Owner:
+    """Find an owner: where that fails, it costs the owner and no number."""
+    try:
+        return prompt.owner(offset)
+    except Exception:
+        return UNKNOWN_OWNER
 
 
 def since_previous(compared: Comparison, explained: Explanation | None = None) -> SincePrevious:
@@ -171,9 +182,14 @@ def divergence(compared: Comparison, block_size: int, explained: Explanation | N
 
 
 def reply_divergence(
-    compared: Comparison, reply: Reply, stored: int, tokens: int, block_size: int, *, causes: bool = True
+    compared: Comparison,
+    reply: Reply,
+    stored: int,
+    tokens: int,
+    block_size: int,
+    why: Explanation | None = None,
 ) -> Divergence:
-    """Report where a prompt that begins with a stored one parts from the reply stored behind that.
+    """Report where a prompt that begins with a stored one diverges from the reply stored behind that.
 
     Args:
         compared: the stored prompt, all of whose ids are shared, and this one.
@@ -181,16 +197,15 @@ def reply_divergence(
         stored: how many of the reply's ids are stored.
         tokens: token ids that the prompt shares with the stored sequence.
         block_size: tokens per cache block.
-        causes: whether a cause is told.
+        why: why, where a cause was looked for.
     """
     earlier, prompt = compared.earlier, compared.later
     text = earlier.text + reply.text
     chars = min(common_prefix(text, prompt.text), len(prompt.text) - 1)
-    owner = prompt.owner(chars)
+    owner = compared.owner_at(chars)
     at = tokens - len(earlier.ids)
-    alike = retokenised(compared, reply, tokens)
+    alike = why is not None and why.cause == "tokenizer-boundary"
     was, now = reply.ids[at:stored][:SHOWN_IDS], prompt.ids[tokens : tokens + SHOWN_IDS]
-    why = reply_explanation(compared, reply, chars, owner, tokens) if causes else None
     return Divergence(
         stored_turn=earlier.turn,
         tokens=tokens,

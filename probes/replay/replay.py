@@ -24,12 +24,14 @@ from ..errors import RenderError
 from ..models.layers import Layers
 from ..models.model import ReplayModel
 from ..policies.base import Action, Policy, Prepared, render_prepared
+from ..policies.registry import canonical
 from ..templates.rendering import Profile
 from ..tokenization.tokens import IncrementalEncoder
 from .cache_misses import cache_misses
 from .divergence import Comparison, Prompt, divergence, reply_divergence, since_previous
-from .explanation import Explanation, explanation
+from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
 from .findings import replay_findings
+from .prefill_price import PrefillPrice
 from .replay_report import (
     SCHEMA,
     CacheCounts,
@@ -211,6 +213,8 @@ class _PolicyRun:
         self._requests: dict[int, _Sent] = {}
         self._previous: Prompt | None = None
         self._looked_up: list[int] = []
+        # llama.cpp moves states of plain layers only.
+        self._shifts = canonical(policy.name).startswith("llama-cpp") and replay.model_kind == "plain"
 
     def turn(self, number: int, request: Request, rendered: list[tuple[Prepared, str, Ids]]) -> TurnReport:
         """Replay one request.
@@ -283,12 +287,15 @@ class _PolicyRun:
         closest = self._stored.closest(ids)
         last_length = self._stored.last_length
         compared = Comparison(self._previous, prompt) if self._previous else None
-        why = self._explained(compared)
-        parted = self._parted(prompt, closest, compared, why)
         match = self._cache.match(ids)
         self._looked_up.append(prompt.turn)
         # Asked before this prompt is stored: where states were copied, the last sequence's positions count.
         unavoidable = max(1, len(ids) - self._cache.reusable(min(last_length, len(ids)), len(ids)))
+        price = PrefillPrice(
+            self._cache.reusable, len(ids), match.reused, unavoidable, self._cache.block_size, self._shifts
+        )
+        why = self._explained(compared, price)
+        parted = self._parted(prompt, closest, compared, why, price)
         lost = cache_misses(self._cache, match, closest.shared, len(ids), self._looked_up)
         reply, output = self._reply(prompt)
         with self._cache.pin(match):
@@ -313,10 +320,16 @@ class _PolicyRun:
             cost=cost,
             actions=prompt.actions,
             reply=StoredReply(len(output), reply.source) if reply else None,
+            explained=explained_tokens(price, why, lost) if self._replay.causes else None,
         )
 
     def _parted(
-        self, prompt: Prompt, closest: Closest, compared: Comparison | None, why: Explanation | None
+        self,
+        prompt: Prompt,
+        closest: Closest,
+        compared: Comparison | None,
+        why: Explanation | None,
+        price: PrefillPrice,
     ) -> Divergence | None:
         """Report where a prompt parts from the closest stored sequence.
 
@@ -324,7 +337,8 @@ class _PolicyRun:
             prompt: the prompt.
             closest: that sequence.
             compared: the previous prompt and this one.
-            why: why these part.
+            why: why these diverge.
+            price: what the turn prefills.
         """
         if closest.fully_matched or closest.turn is None:
             return None
@@ -332,13 +346,14 @@ class _PolicyRun:
         if stored is None or not _is_of(stored, closest.turn):
             stored = Comparison(self._prompt_of(closest.turn), prompt)
         sent, size = self._requests[closest.turn], self._cache.block_size
+        explained = why if stored is compared else self._explained(stored, price)
         if sent.reply and sent.output and stored.is_prefix and stored.tokens == len(stored.earlier.ids):
             if closest.shared == len(prompt.ids):
-                return None  # the same prompt again: it ends where the reply begins, and parts from nothing
-            return reply_divergence(
-                stored, sent.reply, sent.output, closest.shared, size, causes=self._replay.causes
-            )
-        return divergence(stored, size, why if stored is compared else self._explained(stored))
+                return (
+                    None  # the same prompt again: it ends where the reply begins, and diverges from nothing
+                )
+            return reply_divergence(stored, sent.reply, sent.output, closest.shared, size, explained)
+        return divergence(stored, size, explained)
 
     def _reply(self, prompt: Prompt) -> tuple[Reply | None, Ids]:
         """Return a prompt's reply, and what of its ids the server stores; nothing where it stores prompts."""
@@ -358,10 +373,12 @@ class _PolicyRun:
         )
         return reply, reply.ids[: length - len(prompt.ids)]
 
-    def _explained(self, compared: Comparison | None) -> Explanation | None:
+    def _explained(self, compared: Comparison | None, price: PrefillPrice) -> Explanation | None:
         if compared is None or not self._replay.causes:
             return None
-        return explanation(compared, self.policy, self.encoder)
+        sent = self._requests[compared.earlier.turn]
+        stored = StoredReplyIds(sent.reply, sent.output) if sent.reply and sent.output else None
+        return explanation(compared, self.policy, self.encoder, price, stored)
 
     def _prompt_of(self, turn: int) -> Prompt:
         """Render the prompt of an earlier turn again."""

@@ -52,12 +52,17 @@ class Remedy:
         set: what to set or do, short.
         tokens: how many more tokens the prompt would share then (counted).
         paste: a line to paste for the server or client in question, where it is known.
+        saves: how many tokens less would be prefilled then, by the cache's own rule (counted); never more
+            than the turn's re-prefill.
+        apply: what would be done to a whole session to try it; empty where that cannot be done here.
     """
 
     kind: str
     set: str
     tokens: int
     paste: str | None = None
+    saves: int = 0
+    apply: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class ChainLink:
         evidence: what shows it, one sentence without a full stop.
         values: what stood there and what stands there now, for a short stretch that changes.
         remedy: what would stop it, where known.
+        saves: how many tokens less are prefilled once it is undone, in the counterfactual that proves it.
     """
 
     cause: str
@@ -85,6 +91,7 @@ class ChainLink:
     evidence: str
     values: tuple[str, str] | None = None
     remedy: Remedy | None = None
+    saves: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +190,23 @@ class SincePrevious:
 
 
 @dataclass(frozen=True, slots=True)
+class RaisedAt:
+    """Why a template raised on a turn.
+
+    Attributes:
+        line: line of the template that raised, where known.
+        message: the message, and its field, without which it does not raise; None where none was found.
+        evidence: what shows it, and what the policy had made of the message; no full stop.
+        remedies: what helps, each tried; they save nothing that could be counted.
+    """
+
+    line: int | None
+    message: MessageRef | None
+    evidence: str
+    remedies: tuple[Remedy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StoredReply:
     """What is stored of a turn's reply.
 
@@ -216,6 +240,9 @@ class TurnReport:
         actions: what the policy did to the messages.
         error: what the template raised.
         reply: what is stored of the reply; None where none was to be, or the transcript has none.
+        explained: avoidable tokens that confirmed causes, block rests and evictions account for; None where
+            no cause was looked for.
+        failure: where and why the template raised, and what would help.
     """
 
     turn: int
@@ -233,6 +260,8 @@ class TurnReport:
     actions: tuple[Action, ...] = ()
     error: str | None = None
     reply: StoredReply | None = None
+    explained: int | None = None
+    failure: RaisedAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +294,7 @@ class Totals:
     Attributes:
         seconds: measured and predicted ones together; None where there are none.
         wasted: the part of it that avoidable tokens cost; None likewise.
+        explained: avoidable tokens that are explained; None where no cause was looked for.
         measured: speed and memory, where a model ran.
     """
 
@@ -277,6 +307,7 @@ class Totals:
     causes: Mapping[str, CauseTotal] = field(default_factory=dict)
     wasted: Wasted | None = None
     measured: Speed | None = None
+    explained: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,12 +350,51 @@ class CacheInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedTurn:
+    """One turn of a session that was replayed with a remedy (counted); None where it raised."""
+
+    turn: int
+    reused: int | None
+    reprefill: int | None
+    unavoidable: int | None
+    avoidable: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TriedStep:
+    """One remedy of a set, and what it saved behind those before it (counted)."""
+
+    set: str
+    saves: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRemedy:
+    """A remedy that was applied to every request, and the whole session replayed (counted).
+
+    Attributes:
+        remedy: the remedy; of a set, all of them in one. `saves` is what less was prefilled in all.
+        turns: the turns then.
+        totals: their sums.
+        steps: the remedies of a set in the order in which they were added, each with its share.
+        raised: turns whose template raised then and did not before.
+    """
+
+    remedy: Remedy
+    turns: tuple[TriedTurn, ...]
+    totals: Totals
+    steps: tuple[TriedStep, ...] = ()
+    raised: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
     """All turns under one policy, against a cache of its own.
 
     Attributes:
         server_cache: the cache.
         cache: what it did.
+        tried: remedies that were replayed on the whole session, the best first.
     """
 
     policy: str
@@ -333,6 +403,7 @@ class PolicyReport:
     cache: CacheCounts
     summary: str
     server_cache: CacheInfo
+    tried: tuple[TriedRemedy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

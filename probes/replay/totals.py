@@ -39,7 +39,13 @@ def totals(
         causes=causes,
         wasted=_wasted(turns, cost, hours) if costs else None,
         measured=_speed(turns),
+        explained=_explained(turns),
     )
+
+
+def _explained(turns: tuple[TurnReport, ...]) -> int | None:
+    known = [turn.explained for turn in turns if turn.explained is not None]
+    return sum(known) if known else None
 
 
 def _wasted(turns: tuple[TurnReport, ...], cost: CostModel | None, hours: float | None) -> Wasted:
