@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from ..conversation import Request
+from ...conversation import Request
 from .conversation_names import ConversationName, Opening, names_of
 from .message_keys import (
     MessageKey,
@@ -18,7 +18,7 @@ from .message_keys import (
     system_text,
     texts_of,
 )
-from .sharing import text_digest
+from ..sharing import text_digest
 
 Relation: TypeAlias = Literal["begins", "appended", "edited", "branch"]
 RELATIONS: tuple[Relation, ...] = ("begins", "appended", "edited", "branch")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
-from ..conversation import Message
-from .sharing import text_digest
+from ...conversation import Message
+from ..sharing import text_digest
 
 BILLING = "x-anthropic-billing-header"
 """How the line begins that Claude Code puts before its system text; servers know it too."""
