@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..models.layers import Layers
 from ..models.sizes import Sizes, counted
+from ..tokenization.tokens import TokenRange
 from .base import (
     NO_MARKS,
     Block,
@@ -17,7 +18,6 @@ from .base import (
     Match,
     Payload,
     PromptBoundaries,
-    TokenRange,
     bytes_before,
     last_position,
     trim,

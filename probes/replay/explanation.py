@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ..causes.registry import Cause, Link, PromptPair, chain, explain
 from ..policies.base import Policy
 from ..tokenization.tokens import IncrementalEncoder, common_prefix_ids
+from .comparison import Comparison, prompt_side
 from .replay_report import ChainLink, Remedy, message_ref
 
 if TYPE_CHECKING:
     from ..tokenization.tokens import Ids
-    from .divergence import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def explanation(compared: Comparison, policy: Policy, encoder: IncrementalEncode
 def _diverged(compared: Comparison, policy: Policy, encoder: IncrementalEncoder) -> Explanation:
     earlier, later = compared.earlier, compared.later
     pair = PromptPair(
-        earlier.side,
-        later.side,
+        prompt_side(earlier),
+        prompt_side(later),
         policy,
         later.template,
         compared.chars,

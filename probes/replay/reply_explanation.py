@@ -9,6 +9,7 @@ import numpy as np
 
 from ..causes.stored_replies import ReplyPair, explain_reply
 from ..tokenization.tokens import common_prefix_ids
+from .comparison import Comparison, prompt_side
 from .explanation import Explanation
 from .replay_report import ChainLink, Remedy, message_ref
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ..attribution.ownership import Owner
     from ..caches.stored_reply import Reply
     from ..causes.base import Cause
-    from .divergence import Comparison
 
 #: Ids that evidence shows on each side.
 _SHOWN_IDS = 4
@@ -58,10 +58,10 @@ def reply_explanation(
         return _explained(owner, tokens, "tokenizer-boundary", True, said, ())
     earlier = compared.earlier
     pair = ReplyPair(
-        earlier=earlier.side,
+        earlier=prompt_side(earlier),
         message=reply.message,
         text=reply.text,
-        later=compared.later.side,
+        later=prompt_side(compared.later),
         policy=reply.policy,
         template=earlier.template,
         chars=chars,
