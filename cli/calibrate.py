@@ -103,11 +103,12 @@ def _check_output(output: Path | None, model: str | None, file: Path) -> None:
 
 def _loaded(named: FoundModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
     """Load the model. Raises InputError where it does not run, with advice that fits this command."""
+    from ..probes.engine.mlx_engine import load_engine
     from ..probes.engine.mlx_model import COUNT_INSTEAD
     from ..probes.errors import InputError
 
     try:
-        return named.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
+        return load_engine(named, kv_bits=kv_bits, kv_group_size=kv_group_size)
     except InputError as error:
         fix = (error.fix or "").replace(COUNT_INSTEAD, "predict from replay's --prefill-rate instead")
         raise InputError(error.what, where=error.where, fix=fix) from error

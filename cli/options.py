@@ -17,7 +17,7 @@ from .output import check_output, say
 
 if TYPE_CHECKING:
     from ..probes.cost import calibration
-    from ..probes.placements.report import Failure
+    from ..probes.models.template_info import Failure
 
 
 def given(param: typer.CallbackParam, value: Any) -> Any:

@@ -12,8 +12,9 @@ from . import options
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
+    from ..probes.models.template_info import Failure
     from ..probes.placements.placements import Case
-    from ..probes.placements.report import Failure, ProbeReport
+    from ..probes.placements.report import ProbeReport
     from ..probes.placements.sweep import ProbeSettings
 
 

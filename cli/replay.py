@@ -119,6 +119,7 @@ def command(
     the mlx engine; without it they are predicted, from --prefill-rate or from what `tplaudit calibrate`
     measured of the model.
     """
+    from ..probes.cost.calibration import model_identity
     from ..probes.errors import UsageError
     from ..probes.findings import reaches
     from ..probes.models.model import load_model
@@ -140,7 +141,7 @@ def command(
         now=options.read_now(now),
     )
     chosen = engine.value if engine else loaded.default_engine
-    identity = loaded.identity(kv_bits, kv_group_size)
+    identity = model_identity(loaded, kv_bits, kv_group_size)
     settings = ReplaySettings(
         transcript,
         options.read_kwargs(kwargs),
@@ -164,9 +165,7 @@ def command(
         report, code = _in_processes(settings, names, jobs, loaded)
     else:
         with _interrupted_early():
-            model_engine = (
-                loaded.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size) if chosen == "mlx" else None
-            )
+            model_engine = _engine(loaded, kv_bits, kv_group_size) if chosen == "mlx" else None
         report, code = _in_this_process(settings, loaded, policies, model_engine, verify, max_minutes)
     turns = [turn for one in report.policies for turn in one.turns]
     there = explain is None or any(turn.turn == explain for turn in turns)
@@ -191,6 +190,12 @@ def command(
     elif (report.verify is not None and not report.verify.passed) or reaches(report.findings, fail_on.value):
         code = 1
     stop(code)
+
+
+def _engine(model: ReplayModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
+    from ..probes.engine.mlx_engine import load_engine
+
+    return load_engine(model, kv_bits=kv_bits, kv_group_size=kv_group_size)
 
 
 def _check_sources(settings: ReplaySettings, calibration: Path | None, jobs: int) -> None:

@@ -12,7 +12,7 @@ from .output import check_output, say, stop, write_json, write_rich
 from .probe import FailOn, IgnoreFile, Threshold
 
 if TYPE_CHECKING:
-    from ..probes.placements.report import Failure
+    from ..probes.models.template_info import Failure
     from ..probes.placements.sweep import ProbeSettings
     from ..probes.templates.template import ChatTemplate
     from ..probes.thinking.audit import MergeReport, ThinkingAudit
@@ -125,7 +125,7 @@ def _result(name: str, given: ProbeSettings) -> ThinkingAudit | Failure:
 def _merged(
     name: str | None, settings: Path | None, request: Path | None, given: ProbeSettings
 ) -> ThinkingAudit:
-    from ..probes.placements.report import check_compiles
+    from ..probes.models.template_files import check_compiles
     from ..probes.policies.servers.omlx_kwargs import ModelSettings
     from ..probes.thinking.audit import audit_thinking, merge_report
     from ..probes.thinking.kwargs_files import KwargsRequest, read_request, read_settings

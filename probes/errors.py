@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 #: The most of an exception's text that is kept, in characters; a template may raise a whole conversation.
 _LONGEST_MESSAGE = 300
 
@@ -53,6 +55,12 @@ class RenderLimit(RenderError):
 
     def __init__(self, message: str) -> None:
         super().__init__("RenderLimit", message)
+
+
+def brief(error: Exception) -> str:
+    """Return an exception as a clause: its kind and the beginning of its text."""
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    return f"{type(error).__name__}: {text[:160]}{'…' if len(text) > 160 else ''}"
 
 
 def _shortened(message: str) -> str:

@@ -19,8 +19,10 @@ import jsonschema
 import pytest
 from tplaudit import fixtures
 from tplaudit.probes.cost import calibration
+from tplaudit.probes.cost.calibration import model_identity
 from tplaudit.probes.cost.cost_model import CostModel
 from tplaudit.probes.cost.measure import calibrate, new_calibration
+from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.replay import replay_report as report
 
@@ -92,8 +94,8 @@ def test_real_output_validates(arguments: list[str]) -> None:
 
 
 def test_a_calibration_validates() -> None:
-    engine = load_model(None).load_engine()
-    identity = load_model(None).identity()
+    engine = load_engine(load_model(None))
+    identity = model_identity(load_model(None))
     *_, last = calibrate(engine, new_calibration(engine, identity), 256, repeats=1)
     schema = json.loads((generate.SCHEMAS / "calibration-1.json").read_text(encoding="utf-8"))
     document = calibration.to_json(last.calibration)

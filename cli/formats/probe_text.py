@@ -12,10 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ...probes.findings import SEVERITIES, Finding
+from ...probes.models.template_info import Failure
 from ...probes.placements.findings import where_text
 from ...probes.placements.mid_system import PlacementReport
 from ...probes.placements.placements import destination
-from ...probes.placements.report import Failure, ProbeReport
+from ...probes.placements.report import ProbeReport
 from ...probes.placements.server_detection import PASSING, ServerReport
 from ...probes.placements.verdicts import RANKS, Verdict
 

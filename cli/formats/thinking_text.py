@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ...probes.attribution.generation_prompt import Suffix
 from ...probes.findings import SEVERITIES, Finding
-from ...probes.placements.report import Failure
+from ...probes.models.template_info import Failure
 from ...probes.policies.servers.omlx_kwargs import MergedPrompt, MergeStep
 from ...probes.thinking.audit import MergeReport, ThinkingAudit
 from ...probes.thinking.history import Verdict

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..tokenization.tokens import Ids
+    from ..tokenization.tokens import Ids, TokenRange
 
 
 class Payload(Protocol):
@@ -29,22 +29,6 @@ class Payload(Protocol):
     def bytes_before(self, end: int) -> int:
         """Return the memory that `trim(end)` would occupy, in bytes."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRange:
-    """Consecutive tokens of a prompt whose state a cache wants.
-
-    Attributes:
-        start: position of the first token, counted from 0.
-        end: position after the last one.
-        snapshot: whether a later prompt is to go on from `end`, so that layers which cannot be cut have to be
-            copied when the prefill is there.
-    """
-
-    start: int
-    end: int
-    snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +165,14 @@ class PrefixCache(Protocol):
 
     def match(self, ids: Ids) -> Match:
         """Look a prompt up; what it finds counts as used now."""
+        ...
+
+    def probe(self, ids: Ids) -> int:
+        """Return how many tokens of a prompt `match` would take over, and leave everything as it is."""
+        ...
+
+    def lift_limits(self) -> None:
+        """Keep all that is stored from now on: no limit of bytes, sequences or blocks holds any more."""
         ...
 
     def pin(self, match: Match) -> AbstractContextManager[None]:

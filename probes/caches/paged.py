@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from ..models.sizes import Sizes, counted
-from ..tokenization.tokens import common_prefix_ids
-from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, TokenRange, reusable
+from ..tokenization.tokens import TokenRange, common_prefix_ids
+from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, reusable
 from .hashes import BlockHasher, chain, recipe
 from .partial_blocks import TailIndex, tail_position
 
@@ -135,6 +135,14 @@ class PagedCache:
         usable, reused = self._usable(blocks, len(ids))
         evicted = self._dropped.get(names[found]) if found < len(names) else None
         return Match(reused, usable, evicted)
+
+    def probe(self, ids: Ids) -> int:
+        """Return how many tokens `match` would take over."""
+        return self._usable(self.lookup(ids), len(ids))[1]
+
+    def lift_limits(self) -> None:
+        """Keep every block from now on."""
+        self.capacity_bytes = None
 
     def lookup(self, ids: Ids) -> tuple[Block, ...]:
         """Return the chain of present blocks from the beginning of a prompt, its tail included."""

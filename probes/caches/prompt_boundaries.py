@@ -12,9 +12,9 @@ from ..tokenization.tokens import common_prefix, common_prefix_ids
 from .base import PromptBoundaries
 
 if TYPE_CHECKING:
+    from ..attribution.prompt import Prompt
     from ..conversation import Request
     from ..models.layers import Layers
-    from ..replay.divergence import Prompt
     from ..tokenization.tokens import Ids, IncrementalEncoder
 
 _THINK = "<think>"

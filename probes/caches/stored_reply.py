@@ -20,8 +20,8 @@ from ..thinking.servers import (
 from ..tokenization.tokens import common_prefix
 
 if TYPE_CHECKING:
+    from ..attribution.prompt import Prompt
     from ..policies.base import Policy
-    from ..replay.divergence import Prompt
     from ..templates.template import ChatTemplate
     from ..tokenization.tokens import Ids, Tokenizer
 

@@ -20,18 +20,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ... import __version__
+from ..engine.mlx_engine import KV_GROUP_SIZE
 from ..errors import InputError
+from ..files import read_json
 from ..machine import Machine, this_machine
-from ..models.template_files import read_json
 from .cost_model import CostModel, Measured, fit
+
+if TYPE_CHECKING:
+    from ..models.model import ReplayModel
 
 SCHEMA: Literal["tplaudit.calibration/1"] = "tplaudit.calibration/1"
 _AGAIN = "run tplaudit calibrate again"
-#: What mlx-lm quantises by where nothing else is asked for, and what stands where nothing is quantised.
-KV_GROUP_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,21 @@ def identified(
     architecture = named if isinstance(named, str) else None
     group = KV_GROUP_SIZE if kv_bits is None else kv_group_size
     return CalibratedModel(source or str(directory), architecture, config_digest(config), kv_bits, group)
+
+
+def model_identity(
+    model: ReplayModel, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
+) -> CalibratedModel | None:
+    """Return what a calibration knows a replay's model by; None for a bare template.
+
+    Args:
+        model: the model.
+        kv_bits: as of `identified`.
+        kv_group_size: as of `identified`.
+    """
+    if model.kind == "template" or not (model.directory / "config.json").is_file():
+        return None
+    return identified(model.directory, model.source, kv_bits, kv_group_size)
 
 
 def fits(calibration: Calibration, model: CalibratedModel) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from ..caches.base import TokenRange
 from ..engine.mlx_engine import OutOfTime
 from ..machine import this_machine
+from ..tokenization.tokens import TokenRange
 from .calibration import CalibratedModel, Calibration, Point, measured_versions
 
 if TYPE_CHECKING:

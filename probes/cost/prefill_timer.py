@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ..caches.base import Match, Payload, TokenRange
+    from ..caches.base import Match, Payload
     from ..engine.mlx_engine import MLXEngine, Verification
     from ..engine.states import StateBlock
-    from ..tokenization.tokens import Ids
+    from ..tokenization.tokens import Ids, TokenRange
     from .calibration import CalibratedModel, Calibration
 
 

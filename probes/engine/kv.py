@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .states import copied, joined
+from .arrays import copied, joined
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from .states import Arrays
+    from .arrays import Arrays
 
 
 class KeysAndValues:

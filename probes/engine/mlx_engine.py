@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..caches.base import TokenRange
-from ..errors import InputError
-from .mlx_model import COUNT_INSTEAD, LoadedModel, brief, load
+from ..errors import InputError, brief
+from ..models.hub import snapshot
+from ..tokenization.tokens import TokenRange
+from .mlx_model import COUNT_INSTEAD, LoadedModel, load
 from .states import ModelState, Recorder, StateBlock, StateLayout, refusals
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ..models.model import FoundModel, ReplayModel
     from ..tokenization.tokens import Ids
 
 CHUNK = 512
+#: Numbers that share a scale where nothing else is asked for, as in mlx-lm.
+KV_GROUP_SIZE = 64
 
 
 class OutOfTime(Exception):
@@ -86,6 +90,27 @@ def tolerance(noise: float) -> float:
     return 10 * max(noise, 1e-6)
 
 
+def load_engine(
+    model: FoundModel | ReplayModel, *, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
+) -> MLXEngine:
+    """Load a model's weights, after downloading what is missing of a model of the hub.
+
+    Args:
+        model: where it is.
+        kv_bits: as of `MLXEngine.load`.
+        kv_group_size: as of `MLXEngine.load`.
+
+    Raises:
+        InputError: they cannot be had or loaded, or the architecture cannot be replayed.
+    """
+    return MLXEngine.load(
+        snapshot(model.source) if model.kind == "hub" else model.directory,
+        random_weights=model.weights is None,
+        kv_bits=kv_bits,
+        kv_group_size=kv_group_size,
+    )
+
+
 class MLXEngine:
     """A loaded model. `load` makes one.
 
@@ -98,7 +123,9 @@ class MLXEngine:
         vocabulary: number of token ids that the model has logits for.
     """
 
-    def __init__(self, loaded: LoadedModel, *, kv_bits: int | None = None, kv_group_size: int = 64) -> None:
+    def __init__(
+        self, loaded: LoadedModel, *, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
+    ) -> None:
         import numpy as np
 
         self._model = loaded.model
@@ -151,7 +178,7 @@ class MLXEngine:
         random_weights: bool = False,
         seed: int = 0,
         kv_bits: int | None = None,
-        kv_group_size: int = 64,
+        kv_group_size: int = KV_GROUP_SIZE,
     ) -> MLXEngine:
         """Load a model directory.
 

@@ -11,14 +11,13 @@ import ctypes
 import functools
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import InputError
+from ..errors import InputError, brief
 
 COUNT_INSTEAD = "use --engine tokens, which counts the same turns without the model"
 _AGAIN = "download the file again"
@@ -251,9 +250,3 @@ def _evaluate(model: Any) -> None:
 
     mx.eval(model.parameters())
     model.eval()
-
-
-def brief(error: Exception) -> str:
-    """Return an exception as a clause: its kind and the beginning of its text."""
-    text = re.sub(r"\s+", " ", str(error)).strip()
-    return f"{type(error).__name__}: {text[:160]}{'…' if len(text) > 160 else ''}"

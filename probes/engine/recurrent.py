@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from .states import Arrays
+    from .arrays import Arrays
 
 
 class RecurrentState:

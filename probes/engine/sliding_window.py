@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .arrays import copied
 from .kv import KeysAndValues
-from .states import copied
 
 if TYPE_CHECKING:
-    from .states import Arrays
+    from .arrays import Arrays
 
 
 class RotatingKV(KeysAndValues):

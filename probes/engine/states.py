@@ -18,15 +18,19 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..caches.base import TokenRange
 from ..models.sizes import Sizes
+from ..tokenization.tokens import TokenRange
+from .arrays import copied, positions, sliced
+from .kv import PlainKV, QuantisedKV
+from .recurrent import RecurrentState
+from .sliding_window import ChunkedKV, RotatingKV, drops_too_much
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
-Arrays: TypeAlias = "tuple[mx.array | None, ...]"
+    from .arrays import Arrays
 
 
 class Part(Protocol):
@@ -107,11 +111,9 @@ class StateBlock:
 
         if not self.start < end <= self.end:
             raise ValueError(f"position {end} is not in the block from {self.start} to {self.end}")
-        layers = tuple(
-            copied(layer, 0, max(0, _positions(layer) - (self.end - end))) for layer in self.layers
-        )
+        layers = tuple(copied(layer, 0, max(0, positions(layer) - (self.end - end))) for layer in self.layers)
         mx.eval(layers)
-        kept = tuple(layer if _positions(layer) else () for layer in layers)
+        kept = tuple(layer if positions(layer) else () for layer in layers)
         return StateBlock(self.start, end, kept)
 
     def bytes_before(self, end: int) -> int:
@@ -166,6 +168,18 @@ class StateLayout:
         """Return the bytes of a block of so many tokens with a snapshot at its end."""
         (block,) = self.sizes.counted([TokenRange(0, tokens, snapshot=True)])
         return block.nbytes
+
+
+#: The parts by the class names of mlx-lm's cache objects; subclasses may keep more than those.
+_PARTS: dict[str, Any] = {
+    "KVCache": PlainKV,
+    "ConcatenateKVCache": PlainKV,
+    "QuantizedKVCache": QuantisedKV,
+    "RotatingKVCache": RotatingKV,
+    "ChunkedKVCache": ChunkedKV,
+    "ArraysCache": RecurrentState,
+    "MambaCache": RecurrentState,
+}
 
 
 class ModelState:
@@ -342,12 +356,10 @@ def leaves(caches: Iterable[Any]) -> Iterator[Any]:
 
 def refusals(caches: Iterable[Any]) -> tuple[str, ...]:
     """Return why cache objects cannot be copied out and back in exactly, each reason once."""
-    from .sliding_window import drops_too_much
-
     reasons: dict[str, None] = {}
     for cache in leaves(caches):
         name = type(cache).__name__
-        if name not in _kinds():
+        if name not in _PARTS:
             reasons[f"{name} is none of mlx-lm's own kinds of state"] = None
         elif getattr(cache, "keep", 0):
             reasons[f"{name} keeps its first {cache.keep} tokens beside its window"] = None
@@ -356,25 +368,8 @@ def refusals(caches: Iterable[Any]) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _kinds() -> dict[str, Any]:
-    """Return the parts by the class names of mlx-lm's cache objects; subclasses may keep more than those."""
-    from .kv import PlainKV, QuantisedKV
-    from .recurrent import RecurrentState
-    from .sliding_window import ChunkedKV, RotatingKV
-
-    return {
-        "KVCache": PlainKV,
-        "ConcatenateKVCache": PlainKV,
-        "QuantizedKVCache": QuantisedKV,
-        "RotatingKVCache": RotatingKV,
-        "ChunkedKVCache": ChunkedKV,
-        "ArraysCache": RecurrentState,
-        "MambaCache": RecurrentState,
-    }
-
-
 def _part(cache: Any) -> Part:
-    part: Part = _kinds()[type(cache).__name__](cache)
+    part: Part = _PARTS[type(cache).__name__](cache)
     return part
 
 
@@ -391,36 +386,9 @@ def _pieces(number: int, part: Part, blocks: Sequence[StateBlock], length: int) 
         if block.end <= first or block.start >= length:
             continue
         layer = block.layers[number]
-        begin = block.end - _positions(layer)
+        begin = block.end - positions(layer)
         low, high = max(first, block.start), min(length, block.end)
         if begin > low:
             return None
-        pieces.append(_sliced(layer, low - begin, high - begin))
+        pieces.append(sliced(layer, low - begin, high - begin))
     return pieces
-
-
-def _positions(layer: Arrays) -> int:
-    """Return how many tokens' K and V are there."""
-    return layer[0].shape[-2] if layer and layer[0] is not None else 0
-
-
-def _sliced(layer: Arrays, start: int, end: int) -> Arrays:
-    """Return some positions of K and V, not copied."""
-    return tuple(None if array is None else array[..., start:end, :] for array in layer)
-
-
-def copied(layer: Arrays, start: int, end: int) -> Arrays:
-    """Return copies, not yet evaluated, of some positions: a mere slice keeps the whole buffer alive."""
-    import mlx.core as mx
-
-    return tuple(None if array is None else mx.contiguous(array) for array in _sliced(layer, start, end))
-
-
-def joined(pieces: Sequence[Arrays]) -> list[mx.array]:
-    """Return K and V of consecutive positions put together."""
-    import mlx.core as mx
-
-    return [
-        mx.concatenate([array for array in same if array is not None], axis=-2)
-        for same in zip(*pieces, strict=True)
-    ]

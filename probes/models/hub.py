@@ -15,8 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-from ..engine.mlx_model import brief
-from ..errors import InputError
+from ..errors import InputError, brief
 
 #: What mlx-lm loads, without the Python files, which are never run here.
 _TEXTS = ("*.json", "*.jsonl", "*.jinja", "*.txt", "*.tiktoken", "tokenizer.model", "tiktoken.model")

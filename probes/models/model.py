@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...fixtures import DEFAULT_MODEL
-from ..cost.calibration import KV_GROUP_SIZE, CalibratedModel, identified
 from ..errors import InputError, UsageError
-from ..replay.replay_report import ModelInfo
+from ..files import read_json
 from ..templates.template import ChatTemplate
 from ..tokenization.files import load_bundled_tokenizer, load_tokenizer, load_tokenizer_named
 from .bundled import bundled_model
 from .hub import is_hub_id, snapshot
 from .state_size import StateSize, state_size
-from .template_files import check_compiles, load_template, read_json
+from .template_files import check_compiles, load_template
 
 if TYPE_CHECKING:
-    from ..engine.mlx_engine import MLXEngine
     from ..tokenization.tokens import Tokenizer
 
 EngineName = Literal["tokens", "mlx"]
@@ -44,26 +42,6 @@ class FoundModel:
     kind: ModelKind
     directory: Path
     weights: int | None
-
-    def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE) -> MLXEngine:
-        """Load the weights, after downloading what is missing of a model of the hub.
-
-        Args:
-            kv_bits: quantise K and V of full attention to so many bits; None for no such thing.
-            kv_group_size: numbers that share a scale.
-
-        Raises:
-            InputError: they cannot be had or loaded, or the architecture cannot be replayed.
-        """
-        from ..engine.mlx_engine import MLXEngine
-
-        directory = snapshot(self.source) if self.kind == "hub" else self.directory
-        return MLXEngine.load(
-            directory,
-            random_weights=self.weights is None,
-            kv_bits=kv_bits,
-            kv_group_size=kv_group_size,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,39 +92,6 @@ class ReplayModel:
     def bytes_per_token(self) -> int | None:
         """Bytes of K and V per token, predicted from config.json; None where that does not say."""
         return self.state_size.bytes_per_token
-
-    def identity(
-        self, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
-    ) -> CalibratedModel | None:
-        """Return what a calibration knows the model by; None for a bare template.
-
-        Args:
-            kv_bits: as of `load_engine`.
-            kv_group_size: as of `load_engine`.
-        """
-        if self.kind == "template" or not (self.directory / "config.json").is_file():
-            return None
-        return identified(self.directory, self.source, kv_bits, kv_group_size)
-
-    def load_engine(self, *, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE) -> MLXEngine:
-        """Load the weights. See `FoundModel.load_engine`."""
-        found = FoundModel(self.source, self.kind, self.directory, self.weights)
-        return found.load_engine(kv_bits=kv_bits, kv_group_size=kv_group_size)
-
-    def info(self, engine: MLXEngine | None) -> ModelInfo:
-        """Describe the model for a report."""
-        config = self.directory / "config.json"
-        architecture = read_json(config).get("model_type") if config.is_file() else None
-        own = self.kind != "template" or engine is not None
-        return ModelInfo(
-            source=self.source,
-            kind=self.kind,
-            architecture=architecture if own and isinstance(architecture, str) else None,
-            tokenizer=self.tokenizer.name,
-            approximate=self.approximate,
-            weights=engine.precision if engine else None,
-            blas=engine.blas if engine else None,
-        )
 
 
 def find_model(name: str | None) -> FoundModel:

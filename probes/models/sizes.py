@@ -8,8 +8,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ..caches.base import TokenRange
+if TYPE_CHECKING:
+    from ..tokenization.tokens import TokenRange
 
 
 @dataclass(frozen=True, slots=True)

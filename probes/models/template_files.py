@@ -12,16 +12,17 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ...fixtures import DEFAULT_MODEL
 from ..errors import InputError, RenderError
+from ..files import read_json, read_stream, read_text, unreadable
 from ..templates.template import ChatTemplate
+from ..tokenization.special_tokens import named_special_tokens
 from .bundled import bundled_model
 
 #: What a bare template gets, since it brings no tokens of its own.
 BARE_TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>"}
-_MAX_BYTES = 20_000_000
 #: Endings of files that are meant as templates, even where there is no Jinja in them.
 TEMPLATE_SUFFIXES = (".jinja", ".jinja2", ".j2")
 _JINJA = re.compile(r"\{[{%#]")
@@ -53,7 +54,7 @@ def load_template(
     try:
         texts, tokens, path, fix = _find(name)
     except OSError as error:
-        raise _unreadable(error, str(name)) from None
+        raise unreadable(error, str(name)) from None
     if not texts:
         raise InputError("no chat template here", where=str(name), fix=fix)
     return ChatTemplate(
@@ -68,7 +69,7 @@ def _find(name: str | Path) -> tuple[dict[str, str], dict[str, str], Path | None
     name = str(name)
     fix = "give a model directory with chat_template.jinja or tokenizer_config.json, or a .jinja file"
     if name == "-":
-        return {"default": _template(_read(sys.stdin.buffer, "-"), path)}, dict(BARE_TOKENS), None, fix
+        return {"default": _template(read_stream(sys.stdin.buffer, "-"), path)}, dict(BARE_TOKENS), None, fix
     if bundled:
         return *_from_directory(DEFAULT_MODEL), bundled, fix
     if path.is_dir():
@@ -77,7 +78,7 @@ def _find(name: str | Path) -> tuple[dict[str, str], dict[str, str], Path | None
         config = read_json(path)
         if "chat_template" not in config:
             _refuse_transcript(config, path)
-        return _from_config(config, path), tokens_of(config), path, fix
+        return _from_config(config, path), named_special_tokens(config), path, fix
     if path.suffix == ".gguf" or _is_gguf(path):
         from .gguf import read_gguf
 
@@ -135,10 +136,10 @@ def _from_directory(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         texts[file.stem] = read_text(file)
     config_path, tokens_path = path / "tokenizer_config.json", path / "special_tokens_map.json"
     config = read_json(config_path) if config_path.is_file() else {}
-    tokens = tokens_of(config)
+    tokens = named_special_tokens(config)
     # The older file: it is read only beside a configuration without the newer way to say the same.
     if "added_tokens_decoder" not in config and tokens_path.is_file():
-        tokens |= tokens_of(read_json(tokens_path))
+        tokens |= named_special_tokens(read_json(tokens_path))
     if not config and not tokens:
         tokens = dict(BARE_TOKENS)
     return texts or _from_config(config, config_path), tokens
@@ -162,68 +163,6 @@ def _from_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
         where=str(path),
         fix="repair the file or give the template as a .jinja file",
     )
-
-
-def tokens_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the named special tokens of a tokenizer_config.json or special_tokens_map.json.
-
-    Besides the standard ones these are a model's own: other keys that end in `_token`, and the keys of an
-    `extra_special_tokens` dict.
-    """
-    extra = config.get("extra_special_tokens")
-    named = {key: value for key, value in config.items() if key.endswith("_token")}
-    named |= extra if isinstance(extra, dict) else {}
-    tokens = {key: value.get("content") if isinstance(value, dict) else value for key, value in named.items()}
-    return {key: value for key, value in tokens.items() if isinstance(value, str)}
-
-
-def read_text(path: Path) -> str:
-    """Read a text file that a model brings.
-
-    Raises:
-        InputError: it is missing, unreadable, absurdly large or not UTF-8 text.
-    """
-    try:
-        with path.open("rb") as file:
-            return _read(file, str(path))
-    except OSError as error:
-        raise _unreadable(error, str(path)) from None
-
-
-def _unreadable(error: OSError, where: str) -> InputError:
-    return InputError((error.strerror or "cannot be read").lower(), where=where, fix="check the path")
-
-
-def _read(file: IO[bytes], where: str) -> str:
-    data = file.read(_MAX_BYTES + 1)  # and no more: it may be a device
-    if b"\0" in data:
-        raise InputError("a binary file, not a template", where=where, fix="give a .jinja file")
-    if len(data) > _MAX_BYTES:
-        raise InputError("too large to be a template or configuration", where=where)
-    try:
-        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8 text", where=where, fix="give a template or a model directory") from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file.
-
-    Raises:
-        InputError: as `read_text`, or it is not a JSON object.
-    """
-    try:
-        value = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        raise InputError(
-            f"not valid JSON ({getattr(error, 'msg', 'nested too deeply')})",
-            where=f"{path}:{line}" if line else str(path),
-            fix="repair or download the file again",
-        ) from None
-    if not isinstance(value, dict):
-        raise InputError("not a JSON object", where=str(path), fix="repair or download the file again")
-    return value
 
 
 def check_compiles(template: ChatTemplate) -> None:

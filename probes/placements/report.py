@@ -14,7 +14,8 @@ from ... import __version__
 from ..errors import RenderError
 from ..findings import Finding, in_order
 from ..ignore_file import Ignore, Ignored, apply_ignores
-from ..models.template_files import check_compiles as check_compiles
+from ..models.template_files import check_compiles
+from ..models.template_info import Failure, TemplateInfo
 from ..templates.template import ChatTemplate
 from ..thinking.findings import thinking_findings
 from ..thinking.report import ThinkingReport
@@ -27,19 +28,6 @@ from .server_detection import ServerReport, examine_servers
 from .template_checks import check_template
 
 SCHEMA = "tplaudit.probe/1"
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateInfo:
-    """What was probed.
-
-    Attributes:
-        source: what the person named.
-        sha256: hash of the template's text, hexadecimal; None where there is none to read.
-    """
-
-    source: str
-    sha256: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +55,6 @@ class ProbeReport:
     thinking: ThinkingReport
     findings: tuple[Finding, ...]
     ignored: tuple[Ignored, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An input among several that could not be probed.
-
-    Attributes:
-        schema: name and version of the form.
-        tplaudit: version of the program.
-        template: what the person named.
-        error: why it could not be probed.
-    """
-
-    schema: str
-    tplaudit: str
-    template: TemplateInfo
-    error: str
 
 
 def probe(

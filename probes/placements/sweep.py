@@ -13,8 +13,9 @@ from ..errors import InputError, RenderError
 from ..ignore_file import Ignore
 from ..models.bundled import bundled_model
 from ..models.template_files import load_template
+from ..models.template_info import Failure
 from ..process_pool import parallel_map
-from .report import Failure, ProbeReport, failure, probe
+from .report import ProbeReport, failure, probe
 
 #: Files by which a directory is known as a model's own.
 _MODEL_FILES = ("chat_template.jinja", "tokenizer_config.json", "tokenizer.json", "config.json")

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..attribution.ownership import Owner, owner_at
-from ..causes.base import UNKNOWN_OWNER, PromptSide
-from ..conversation import Request
-from ..errors import RenderError
-from ..policies.base import Action
-from ..templates.template import ChatTemplate
-from ..tokenization.tokens import common_prefix, common_prefix_ids
+from ..attribution.ownership import Owner
+from ..tokenization.tokens import common_prefix
+from .comparison import Comparison
+from .explanation import Explanation
 from .replay_report import Divergence, MessageRef, Place, SincePrevious, message_ref
 
 if TYPE_CHECKING:
     from ..caches.stored_reply import Reply
-    from ..templates.rendering import Profile
-    from ..tokenization.tokens import Ids
-    from .explanation import Explanation
 
 #: Characters of each text that a report shows from the divergence point on.
 EXCERPT = 120
@@ -27,102 +19,6 @@ EXCERPT = 120
 BEFORE = 60
 #: Ids that it shows on each side where the characters go on alike.
 SHOWN_IDS = 8
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A rendered request.
-
-    Attributes:
-        turn: number of the request, counted from 1.
-        client: the request as the client sent it.
-        rendered: the request as the policy made it, which the template saw.
-        text: the prompt, generation prompt included.
-        ids: its token ids, shape `(n,)`.
-        template: what rendered it.
-        profile: what the template got besides the messages.
-        actions: what the policy did.
-    """
-
-    turn: int
-    client: Request
-    rendered: Request
-    text: str
-    ids: Ids
-    template: ChatTemplate = field(repr=False)
-    profile: Profile = "transformers"
-    actions: tuple[Action, ...] = ()
-
-    @cached_property
-    def body(self) -> str:
-        """The prompt without its generation prompt; the whole prompt where the template refuses that."""
-        try:
-            return self.template.render_request(
-                self.rendered, add_generation_prompt=False, profile=self.profile
-            )
-        except RenderError:
-            return self.text
-
-    @property
-    def side(self) -> PromptSide:
-        """The prompt as a side of a pair whose cause is looked for."""
-        return PromptSide(self.client, self.rendered, self.text, self.actions, self.profile)
-
-    def owner(self, offset: int) -> Owner:
-        """Return the owner of a character of the prompt. Raises RenderError (see `owner_at`)."""
-        return owner_at(
-            self.template, self.client, self.rendered, self.text, offset, lambda: self.body, self.profile
-        )
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """An earlier and a later prompt side by side. What costs renders is found when first asked for."""
-
-    earlier: Prompt
-    later: Prompt
-
-    @cached_property
-    def chars(self) -> int:
-        """Characters that both share."""
-        return common_prefix(self.earlier.text, self.later.text)
-
-    @cached_property
-    def tokens(self) -> int:
-        """Token ids that both share."""
-        return common_prefix_ids(self.earlier.ids, self.later.ids)
-
-    @property
-    def is_prefix(self) -> bool:
-        """Whether the text of the whole earlier prompt is a prefix of the later one's."""
-        return self.chars == len(self.earlier.text)
-
-    @cached_property
-    def body_is_prefix(self) -> bool:
-        """Whether the earlier prompt without its generation prompt is a prefix of the later one."""
-        return self.later.text.startswith(self.earlier.body)
-
-    @cached_property
-    def owner(self) -> Owner:
-        """The owner of the first differing character of the later prompt; `unknown` where none is found."""
-        return self.owner_at(self.chars)
-
-    @cached_property
-    def earlier_owner(self) -> Owner:
-        """The owner of the first differing character of the earlier prompt; `unknown` likewise."""
-        return _owner(self.earlier, self.chars)
-
-    def owner_at(self, offset: int) -> Owner:
-        """Return the owner of a character of the later prompt; `unknown` where none is found."""
-        return _owner(self.later, offset)
-
-
-def _owner(prompt: Prompt, offset: int) -> Owner:
-    """Find an owner: where that fails, it costs the owner and no number."""
-    try:
-        return prompt.owner(offset)
-    except Exception:
-        return UNKNOWN_OWNER
 
 
 def since_previous(compared: Comparison, explained: Explanation | None = None) -> SincePrevious:

@@ -13,13 +13,13 @@ from ..causes.registry import Cause, Link, StoredText, chain
 from ..policies.base import Policy
 from ..tokenization.tokens import IncrementalEncoder, common_prefix, common_prefix_ids
 from .cache_misses import shifted
+from .comparison import Comparison, prompt_side
 from .prefill_price import PrefillPrice
 from .replay_report import ChainLink, Remedy, UnreusedTokens, message_ref
 
 if TYPE_CHECKING:
     from ..caches.stored_reply import Reply
     from ..tokenization.tokens import Ids
-    from .divergence import Comparison
 
 #: Share of a turn's avoidable tokens that may stay unexplained.
 _SMALL = 0.05
@@ -133,7 +133,9 @@ class _Walk:
         if not compared.body_is_prefix:
             owners = compared.owner, compared.earlier_owner
         text = self.stored.text if self.stored else None
-        for link in chain(earlier.side, later.side, self.policy, earlier.template, text, owners):
+        for link in chain(
+            prompt_side(earlier), prompt_side(later), self.policy, earlier.template, text, owners
+        ):
             tokens = self._shared(link.earlier, link.reply, link.later)
             if tokens <= depth:
                 return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ... import __version__
+from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache
 from ..caches.prompt_boundaries import BoundaryFinder
 from ..caches.server_cache import server_cache
@@ -28,7 +29,8 @@ from ..policies.registry import canonical
 from ..templates.rendering import Profile
 from ..tokenization.tokens import IncrementalEncoder
 from .cache_misses import cache_misses
-from .divergence import Comparison, Prompt, divergence, reply_divergence, since_previous
+from .comparison import Comparison
+from .divergence import divergence, reply_divergence, since_previous
 from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
 from .findings import replay_findings
 from .prefill_price import PrefillPrice
@@ -41,6 +43,7 @@ from .replay_report import (
     StoredReply,
     TurnReport,
     VerifyReport,
+    model_info,
 )
 from .summary import summarise
 from .totals import totals
@@ -138,7 +141,7 @@ class Replay:
             tplaudit=__version__,
             transcript=self.transcript.source,
             template=self.model.template.source,
-            model=self.model.info(self.engine),
+            model=model_info(self.model, self.engine),
             cache=policies[0].server_cache,
             engine="mlx" if self.engine else "tokens",
             policies=policies,

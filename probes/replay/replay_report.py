@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..attribution.ownership import Owner, Region
 from ..conversation import TOP_LEVEL
 from ..cost.cost_report import Cost, Prediction, Speed, Wasted
+from ..files import read_json
 from ..findings import Finding
 from ..policies.base import Action
+
+if TYPE_CHECKING:
+    from ..engine.mlx_engine import MLXEngine
+    from ..models.model import ReplayModel
 
 SCHEMA = "tplaudit.replay/1"
 
@@ -481,6 +486,27 @@ class ReplayReport:
     prefill_rate: float | None = None
     prediction: Prediction | None = None
     hours: float | None = None
+
+
+def model_info(model: ReplayModel, engine: MLXEngine | None) -> ModelInfo:
+    """Describe what a replay runs on.
+
+    Args:
+        model: the model.
+        engine: what computes with it; None where tokens are only counted.
+    """
+    config = model.directory / "config.json"
+    architecture = read_json(config).get("model_type") if config.is_file() else None
+    own = model.kind != "template" or engine is not None
+    return ModelInfo(
+        source=model.source,
+        kind=model.kind,
+        architecture=architecture if own and isinstance(architecture, str) else None,
+        tokenizer=model.tokenizer.name,
+        approximate=model.approximate,
+        weights=engine.precision if engine else None,
+        blas=engine.blas if engine else None,
+    )
 
 
 def message_ref(owner: Owner) -> MessageRef | None:

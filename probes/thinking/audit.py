@@ -14,7 +14,8 @@ from ... import __version__
 from ..conversation import Request
 from ..findings import Finding, in_order
 from ..ignore_file import Ignore, Ignored, apply_ignores
-from ..placements.report import Failure, TemplateInfo, check_compiles
+from ..models.template_files import check_compiles
+from ..models.template_info import Failure, TemplateInfo
 from ..policies.servers.omlx_kwargs import MergedPrompt, MergeStep, ModelSettings, merge_kwargs, merged_prompt
 from ..templates.template import ChatTemplate
 from .kwargs_files import KwargsRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..conversation import Request
 from ..errors import InputError
-from ..models.template_files import read_text
+from ..files import read_text
 from ..policies.servers.omlx_kwargs import ModelSettings
 from ..transcripts.json_text import kind, parse_object
 from ..transcripts.record import Earlier, read_record

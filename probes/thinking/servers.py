@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..models.template_files import read_json, read_text
+from ..files import read_json, read_text
 from ..templates.template import ChatTemplate
 
 #: What oMLX looks for in a template's text.

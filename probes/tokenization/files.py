@@ -154,9 +154,10 @@ def load_tokenizer(path: Path) -> Tokenizer:
 def load_bundled_tokenizer() -> Tokenizer:
     """Load the bundled model's tokenizer, without importing transformers: its ids are tokenizer.json's."""
     from ...fixtures import DEFAULT_MODEL
-    from ..models.template_files import read_json, tokens_of
+    from ..files import read_json
+    from .special_tokens import named_special_tokens
 
-    tokens = tokens_of(read_json(DEFAULT_MODEL / "tokenizer_config.json"))
+    tokens = named_special_tokens(read_json(DEFAULT_MODEL / "tokenizer_config.json"))
     return BackendTokenizer(_load_file(DEFAULT_MODEL / "tokenizer.json"), "bundled", tokens)
 
 

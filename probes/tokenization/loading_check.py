@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import InputError
+from ..files import read_json
 from ..findings import Finding, finding
-from ..models.template_files import read_json
 
 #: Texts on which pre-tokenizers differ: numbers, white space, contractions, code, combining marks, scripts.
 SAMPLE = (

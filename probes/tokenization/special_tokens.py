@@ -1,9 +1,10 @@
-"""The special tokens that stand in a prompt, told from markup that people wrote."""
+"""A model's named special tokens, and those that stand in a prompt, told from markup that people wrote."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..templates.template import ChatTemplate
 
@@ -23,3 +24,16 @@ def special_texts(prompts: Iterable[str], template: ChatTemplate) -> tuple[str, 
         found |= {text for text in markup if any(text in source for source in sources)}
         found |= {token for token in template.special_tokens.values() if token and token in prompt}
     return tuple(sorted(found, key=lambda text: (-len(text), text)))
+
+
+def named_special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the named special tokens of a tokenizer_config.json or special_tokens_map.json.
+
+    Besides the standard ones these are a model's own: other keys that end in `_token`, and the keys of an
+    `extra_special_tokens` dict.
+    """
+    extra = config.get("extra_special_tokens")
+    named = {key: value for key, value in config.items() if key.endswith("_token")}
+    named |= extra if isinstance(extra, dict) else {}
+    tokens = {key: value.get("content") if isinstance(value, dict) else value for key, value in named.items()}
+    return {key: value for key, value in tokens.items() if isinstance(value, str)}

@@ -38,13 +38,14 @@ def run(name: str, requests: int = long_session.REQUESTS) -> dict[str, Any]:
     from tplaudit.fixtures import template
     from tplaudit.probes.caches.base import Match
     from tplaudit.probes.caches.server_cache import server_cache
+    from tplaudit.probes.engine.mlx_engine import load_engine
     from tplaudit.probes.models.model import load_model
     from tplaudit.probes.policies.registry import parse_policy
     from tplaudit.probes.replay.replay import Replay
     from tplaudit.probes.transcripts.reader import open_transcript
 
     model, policy = load_model(name, template=str(template("in-place"))), parse_policy("as-is")
-    engine = model.load_engine()
+    engine = load_engine(model)
     with tempfile.TemporaryDirectory() as folder:
         transcript = open_transcript(long_session.write(Path(folder) / "session.jsonl", requests))
         prompts = [model.tokenizer.encode(model.template.render_request(each)) for each in transcript]

@@ -29,13 +29,15 @@ def run(model: str | None = None) -> dict[str, Any]:
         Medians over the turns of both policies: `error`, of the prediction against the mean of two
         measurements, and `spread`, of one measurement against the other; and measured seconds.
     """
+    from tplaudit.probes.cost.calibration import model_identity
     from tplaudit.probes.cost.measure import calibrate, new_calibration
     from tplaudit.probes.cost.prefill_timer import PrefillTimer
+    from tplaudit.probes.engine.mlx_engine import load_engine
     from tplaudit.probes.models.model import load_model
 
     loaded = load_model(model)
-    engine = loaded.load_engine()
-    identity = loaded.identity()
+    engine = load_engine(loaded)
+    identity = model_identity(loaded)
     assert identity is not None
     started = time.perf_counter()
     *_, last = calibrate(engine, new_calibration(engine, identity), DEPTH, repeats=3)

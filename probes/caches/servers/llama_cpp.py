@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..base import Block, CacheStatistics, Match, PromptBoundaries
-from ..sequence_cache import SequenceCache, SequenceEntry
+from ..sequence_cache import SequenceCache, SequenceEntry, without_payloads
 from ..sequences import TokenSequence
 
 
@@ -122,4 +122,8 @@ class LlamaCppCache(SequenceCache):
         """Do nothing: the slot is what was used last."""
 
     def _insert(self, entry: SequenceEntry) -> None:
+        was = self._slot
+        if was is not None and was.ids.common(entry.ids) < was.length:
+            # What the slot held behind the shared beginning is overwritten.
+            self._dropped.append((without_payloads(was), self._statistics.lookups))
         self._slot = entry

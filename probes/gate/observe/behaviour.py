@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...conversation import Message, Request
+from ...models.template_files import check_compiles
 from ...placements.mid_system import PlacementReport, Prompts, examine_placements
-from ...placements.report import check_compiles
 from ...placements.server_detection import examine_servers
 from ...placements.template_checks import check_template
 from ...templates.switches import switches

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Match, PromptBoundaries, TokenRange
+from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.partial_blocks import MOST_TAILS, TailIndex, tail_position
@@ -16,7 +16,7 @@ from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.omlx import block_size, paged
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.tokenization.tokens import common_prefix_ids
+from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
 
 HYBRID = Layers(recurrent=True)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from tplaudit.probes.attribution.prompt import Prompt
 from tplaudit.probes.caches.prompt_boundaries import BoundaryFinder, occurrences
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.models.layers import Layers
-from tplaudit.probes.replay.divergence import Prompt
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.tokenization.files import load_tokenizer_named
 from tplaudit.probes.tokenization.tokens import IncrementalEncoder

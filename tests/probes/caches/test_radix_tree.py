@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import Match, PromptBoundaries, TokenRange
+from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.radix_tree import OllamaCache, SglangCache
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.tokenization.tokens import common_prefix_ids
+from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
 
 HYBRID = Layers(recurrent=True)
 conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=10)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tplaudit.probes.attribution.prompt import Prompt
 from tplaudit.probes.caches.stored_reply import opens_thinking, reply_of, stores_thinking
 from tplaudit.probes.conversation import Message, Request, Transcript
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.replay.divergence import Prompt
 from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.replay.replay_report import StoredReply
 from tplaudit.probes.templates.template import ChatTemplate

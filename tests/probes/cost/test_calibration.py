@@ -20,12 +20,14 @@ from tplaudit.probes.cost.calibration import (
     identified,
     keep_point,
     misfits,
+    model_identity,
     read_calibration,
     same_conditions,
     to_json,
     write_calibration,
 )
 from tplaudit.probes.cost.measure import NEW_TOKENS, calibrate, new_calibration, steps, tokens_to_run
+from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.machine import processor_of, this_machine
 from tplaudit.probes.models.model import find_model, load_model
@@ -36,7 +38,7 @@ DEPTH = 512
 @pytest.fixture(scope="module")
 def model():
     loaded = load_model(None)
-    return loaded.identity(), loaded.load_engine()
+    return model_identity(loaded), load_engine(loaded)
 
 
 @pytest.fixture
@@ -232,7 +234,7 @@ def test_the_group_size_belongs_to_quantised_state_only():
     assert (
         plain
         == identified(directory, kv_group_size=32)
-        == replace(load_model(None).identity(), source=plain.source)
+        == replace(model_identity(load_model(None)), source=plain.source)
     )
     by_32, by_64 = (identified(directory, kv_bits=8, kv_group_size=size) for size in (32, 64))
     assert by_32 == replace(load_model(None).identity(8, 32), source=by_32.source)

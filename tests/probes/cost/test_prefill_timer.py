@@ -13,6 +13,7 @@ from tplaudit.probes.conversation import Transcript
 from tplaudit.probes.cost.calibration import CalibratedModel, Calibration, Point
 from tplaudit.probes.cost.cost_model import ENOUGH, CostModel, Measured
 from tplaudit.probes.cost.prefill_timer import PrefillTimer
+from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.machine import Machine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
@@ -38,7 +39,7 @@ CALIBRATION = Calibration(
 
 @pytest.fixture(scope="module")
 def engine():
-    return load_model(None).load_engine()
+    return load_engine(load_model(None))
 
 
 def replayed(prefilling, engine=None, policies=("omlx", "note"), **options):

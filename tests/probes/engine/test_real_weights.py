@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from tplaudit.fixtures import transcript
 from tplaudit.probes.engine import mlx_model
-from tplaudit.probes.engine.mlx_engine import MLXEngine
+from tplaudit.probes.engine.mlx_engine import MLXEngine, load_engine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.replay.replay import Replay
@@ -221,7 +221,7 @@ def test_a_whole_replay(directory):
     text = model.template.render_request(next(iter(open_transcript(transcript("chat")))))
     assert text.startswith("<|im_start|>system\n") and text.endswith("<|im_end|>\n<|im_start|>assistant\n")
     assert model.tokenizer.decode(model.tokenizer.encode(text)) == text
-    engine = model.load_engine()
+    engine = load_engine(model)
     policies = [parse_policy(name) for name in ("as-is", "omlx")]
     reports = []
     for chosen in (engine, None):

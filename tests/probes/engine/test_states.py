@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.caches.base import TokenRange
 from tplaudit.probes.engine import mlx_model
 from tplaudit.probes.engine.mlx_engine import MLXEngine, tolerance
 from tplaudit.probes.engine.mlx_model import LoadedModel
 from tplaudit.probes.engine.states import ModelState, leaves, refusals
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.state_size import state_size
-from tplaudit.probes.tokenization.tokens import common_prefix_ids
+from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
 
 TINY = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))
 CONFIGS, KINDS, build = TINY["CONFIGS"], TINY["KINDS"], TINY["build"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tplaudit.fixtures import BUNDLED_MODELS, DEFAULT_MODEL, transcript
+from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.gate.sources import annotated_path, is_bare, load_side
 from tplaudit.probes.models.bundled import bundled_model
@@ -17,6 +18,7 @@ from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.placements.sweep import folder_members
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.replay.replay_report import model_info
 from tplaudit.probes.thinking.servers import detect_preserve_thinking, model_type
 from tplaudit.probes.transcripts.reader import open_transcript
 
@@ -50,14 +52,14 @@ def test_texts_are_shared_and_layers_differ(name: str) -> None:
     assert [each.tokenizer.encode("ok <|im_end|>")[-1] for each in (model, first)] == [4089] * 2
     assert model.state_size.kind == LAYERS[name]
     config = json.loads((model.directory / "config.json").read_text(encoding="utf-8"))
-    assert model.info(None).architecture == model_type(model.template) == config["model_type"]
+    assert model_info(model, None).architecture == model_type(model.template) == config["model_type"]
     assert detect_preserve_thinking(model.template) is detect_preserve_thinking(first.template) is True
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_replay_computes_what_it_counts(name: str) -> None:
     model, policies = load_model(name), [parse_policy("as-is"), parse_policy("mlx-lm")]
-    engine = model.load_engine()
+    engine = load_engine(model)
     assert engine.layout.bytes_per_token == model.state_size.bytes_per_token
     assert engine.layout.bytes_per_snapshot == model.state_size.bytes_per_snapshot
     reports = []

@@ -17,7 +17,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants, errors
 from tplaudit.fixtures import DEFAULT_MODEL
-from tplaudit.probes.engine.mlx_engine import MLXEngine
+from tplaudit.probes.engine.mlx_engine import MLXEngine, load_engine
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.hub import is_hub_id, snapshot, template_snapshot
 from tplaudit.probes.models.model import load_model
@@ -115,7 +115,7 @@ def test_a_replay_counts_with_the_texts_and_asks_for_the_weights_to_compute(cach
     assert model.state_size.bytes_per_token == 1024
     assert list(model.tokenizer.encode("Hello there"))
     with pytest.raises(InputError, match="hf download owner/texts"):
-        model.load_engine()
+        load_engine(model)
 
 
 def test_a_model_that_is_not_there(cache):

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tplaudit.fixtures import DEFAULT_MODEL
+from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.models.model import load_model
 
 
 def test_the_bundled_model_runs_for_real_by_default() -> None:
     model = load_model(None)
     assert (model.kind, model.source, model.default_engine) == ("bundled", "bundled", "mlx")
-    assert model.load_engine().model_kind == "plain"
+    assert load_engine(model).model_kind == "plain"
 
 
 def test_a_sliding_window_model_runs_too(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_a_sliding_window_model_runs_too(tmp_path: Path) -> None:
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     model = replace(load_model(None), directory=tmp_path)
-    assert model.load_engine().model_kind == "rotating:64"
+    assert load_engine(model).model_kind == "rotating:64"
 
 
 def test_a_directory_without_weights_is_counted() -> None:

@@ -209,7 +209,7 @@ def test_what_is_no_template_is_said_in_one_sentence(name: str, tmp_path: Path) 
 def test_a_device_or_a_huge_file_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="binary"):
         load_template("/dev/zero")
-    monkeypatch.setattr("tplaudit.probes.models.template_files._MAX_BYTES", 10)
+    monkeypatch.setattr("tplaudit.probes.files._MAX_BYTES", 10)
     with pytest.raises(InputError, match="too large"):
         load_template(write(tmp_path, {"chat_template.jinja": "x" * 11}))
 

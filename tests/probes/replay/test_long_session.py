@@ -16,6 +16,7 @@ from tplaudit.fixtures import template
 from tplaudit.probes.caches.base import Match
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.server_cache import server_cache
+from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.replay.replay import Replay
@@ -53,7 +54,7 @@ def test_the_session_is_a_coding_agents(session: Path) -> None:
 def test_memory_is_the_caches_and_one_requests(name: str, session: Path, monkeypatch) -> None:
     capacity = 24_000_000
     model, policy = load_model(name, template=str(IN_PLACE)), parse_policy("as-is")
-    engine = model.load_engine()
+    engine = load_engine(model)
     import mlx.core as mx
 
     weights = mx.get_active_memory()
@@ -89,7 +90,7 @@ def test_memory_is_the_caches_and_one_requests(name: str, session: Path, monkeyp
 def test_the_trace_of_issue_2876_with_a_model_that_computes(session: Path) -> None:
     """jundot/omlx#2876, see docs/caches.md: all rows but the fourth, which is not explained."""
     model = load_model("bundled:hybrid", template=str(IN_PLACE))
-    engine = model.load_engine()
+    engine = load_engine(model)
     cache = make_cache("paged", model_kind=engine.model_kind, version="sept")
     *_, last = open_transcript(session)
     ids = model.tokenizer.encode(model.template.render_request(last))

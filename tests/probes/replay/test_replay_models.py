@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tplaudit.fixtures import template, transcript
+from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import POLICIES, parse_policy
@@ -148,7 +149,7 @@ def computing(request, models):
     if not request.param.startswith("bundled"):
         return models(request.param)
     loaded = load_model(request.param, template=str(template("in-place")))
-    return loaded, loaded.load_engine()
+    return loaded, load_engine(loaded)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_a_model_whose_state_cannot_be_restored_is_counted(monkeypatch):
     )
     model = load_model(None, template=str(template("in-place")))
     with pytest.raises(InputError) as caught:
-        model.load_engine()
+        load_engine(model)
     said = str(caught.value)
     assert "cannot be restored exactly: RotatingKVCache keeps its first 4 tokens" in said
     assert "use --engine tokens" in said and str(model.directory) in said

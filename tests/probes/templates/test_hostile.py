@@ -13,8 +13,8 @@ from tplaudit.probes.attribution.ownership import owner_at
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import InputError, RenderError, RenderLimit
 from tplaudit.probes.models.model import load_model
-from tplaudit.probes.models.template_files import load_template
-from tplaudit.probes.placements.report import Failure, check_compiles
+from tplaudit.probes.models.template_files import check_compiles, load_template
+from tplaudit.probes.models.template_info import Failure
 from tplaudit.probes.placements.sweep import ProbeSettings, sweep
 from tplaudit.probes.templates import template as template_module
 from tplaudit.probes.templates.source import TemplateSource

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import LRUPromptCache
-from tplaudit.probes.caches.base import Match, PromptBoundaries, TokenRange
+from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.mlx_lm import KINDS, MlxLmCache, segments
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
+from tplaudit.probes.tokenization.tokens import TokenRange
 
 HYBRID = Layers(recurrent=True)
 
