@@ -101,6 +101,16 @@ def command(
     no_causes: Annotated[
         bool, typer.Option("--no-causes", help="Say where prompts part, and do not look for the causes.")
     ] = False,
+    try_remedies: Annotated[
+        int | None,
+        typer.Option(
+            "--try-remedies",
+            min=0,
+            metavar="N",
+            help="Replay the session again with the N remedies that promise most, alone and together. "
+            "Default: 3, fewer for a long session.",
+        ),
+    ] = None,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="The least severe finding that makes the exit code 1.")
     ] = FailOn.never,
@@ -152,6 +162,7 @@ def command(
         prefill_rate,
         None if prefill_rate else options.read_calibration(calibration, identity),
         identity,
+        try_remedies,
     )
     _check_sources(settings, calibration, jobs)
     if chosen == "mlx":
@@ -271,6 +282,7 @@ def _in_this_process(
     """Replay all policies side by side; return the report and the exit code so far."""
     from ..probes.cost.prefill_timer import PrefillTimer
     from ..probes.errors import InputError
+    from ..probes.replay.remedies import with_tried_remedies
     from ..probes.replay.replay import Replay
     from ..probes.transcripts.reader import open_transcript
 
@@ -307,7 +319,8 @@ def _in_this_process(
         failure, code = str(error), 2
     except KeyboardInterrupt:
         failure, code = f"interrupted {_how_far(replay, plan)}", 130
-    return replay.report(complete=failure is None, error=failure), code
+    report = replay.report(complete=failure is None, error=failure)
+    return with_tried_remedies(replay, report, settings.try_remedies), code
 
 
 @contextmanager

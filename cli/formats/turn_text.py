@@ -124,7 +124,7 @@ def _field(name: str, text: str) -> Text:
 
 
 def _remedy(remedy: Remedy) -> Text:
-    line = Text(f"  {'remedy':<8} {remedy.set}: {remedy.tokens:,} tokens more", style="green")
+    line = Text(f"  {'remedy':<8} {remedy.set}: saves {remedy.saves:,} tokens", style="green")
     return line.append(f"; paste {remedy.paste}") if remedy.paste else line
 
 

@@ -101,6 +101,7 @@ class Replay:
         self.store = store
         self.prefilling = prefilling or PrefillTimer(engine)
         kept = layout or (engine.layout if engine else model.state_size)
+        self._layout = kept
         self.model_kind = kept.kind
         self.sizes = kept.sizes
         self.verifications: list[Verification] | None = [] if verify else None
@@ -155,6 +156,33 @@ class Replay:
             prefill_rate=self.prefilling.rate,
             prediction=self.prefilling.prediction(),
             hours=hours,
+        )
+
+    def again(
+        self,
+        transcript: Transcript,
+        policies: Sequence[Policy],
+        *,
+        block_size: int | None = None,
+        unlimited: bool = False,
+    ) -> Replay:
+        """Return a replay of the same kind that only counts, of other requests or under other policies.
+
+        Args:
+            transcript: the requests.
+            policies: the policies.
+            block_size: other blocks; None for those of this replay.
+            unlimited: whether the caches have no limit.
+        """
+        return Replay(
+            transcript,
+            self.model,
+            policies,
+            block_size=block_size or self._block_size,
+            capacity_bytes=None if unlimited else self.capacity_bytes,
+            store=self.store,
+            layout=self._layout,
+            causes=False,
         )
 
     @property

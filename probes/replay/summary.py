@@ -45,7 +45,7 @@ def _worst_sentence(turns: Sequence[TurnReport], block_size: int) -> str:
         return "Append-only: no turn prefills a token that was already stored."
     return (
         f"Nothing was avoidable with blocks of {block_size} tokens, yet {len(parted)} of {len(turns)} turns "
-        f"part from what is stored, turn {parted[0].turn} first; a smaller --block-size shows the cost."
+        f"diverge from what is stored, turn {parted[0].turn} first; a smaller --block-size shows the cost."
     )
 
 
@@ -72,7 +72,7 @@ def _why(parted: Divergence, actions: Sequence[Action]) -> str:
     sure = "" if parted.confirmed or parted.cause == "other" else " (likely)"
     evidence = "" if said else f" Cause{sure}: {parted.evidence}."
     remedy = parted.remedy
-    return evidence + (f" Remedy: {remedy.set} (shares {remedy.tokens:,} tokens more)." if remedy else "")
+    return evidence + (f" Remedy: {remedy.set} (saves {remedy.saves:,} tokens)." if remedy else "")
 
 
 def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:
