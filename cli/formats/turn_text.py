@@ -31,6 +31,7 @@ def draw_turn(report: ReplayReport, number: int, console: Console) -> None:
 def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     if turn.error is not None:
         yield Text(f"the template raised: {turn.error}", style="red")
+        yield from _raised(turn)
         return
     yield _field(
         "tokens", f"{turn.prompt_tokens:,} in the prompt; {turn.depth:,} shared, {turn.reused:,} reused"
@@ -42,13 +43,7 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     if turn.cost is not None:
         error = "" if turn.cost.error is None else f", with an error of {duration(turn.cost.error)}"
         yield _field("seconds", f"{duration(turn.cost.seconds)} ({turn.cost.kind}{error})")
-    for action in turn.actions:
-        if action.kind != "kept":
-            which = ", ".join(map(str, action.messages))
-            yield _field(
-                "server",
-                f"{action.kind} message {which}: {action.why}" if which else f"{action.kind}: {action.why}",
-            )
+    yield from _server(turn)
     if turn.divergence is None:
         yield _field(
             "parts",
@@ -65,6 +60,30 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
         yield _field("cache", f"{loss.cause}: {loss.tokens:,} tokens are lost, since {loss.evidence}")
         if loss.remedy is not None:
             yield _remedy(loss.remedy)
+
+
+def _raised(turn: TurnReport) -> Iterator[Text]:
+    """Say what a template raised on, what the server had made of it, and what would help."""
+    yield from _server(turn)
+    raised = turn.failure
+    if raised is None:
+        return
+    yield _field("at", _place(Place("message" if raised.message else "head", raised.message, raised.line)))
+    yield _field("cause", raised.evidence)
+    for remedy in raised.remedies:
+        yield Text(f"  {'remedy':<8} {remedy.set}", style="green").append(
+            f"; paste {remedy.paste}" if remedy.paste else ""
+        )
+
+
+def _server(turn: TurnReport) -> Iterator[Text]:
+    for action in turn.actions:
+        if action.kind != "kept":
+            which = ", ".join(map(str, action.messages))
+            yield _field(
+                "server",
+                f"{action.kind} message {which}: {action.why}" if which else f"{action.kind}: {action.why}",
+            )
 
 
 def _divergence(parted: Divergence, block_size: int) -> Iterator[Text]:

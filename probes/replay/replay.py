@@ -34,6 +34,7 @@ from .divergence import divergence, reply_divergence, since_previous
 from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
 from .findings import replay_findings
 from .prefill_price import PrefillPrice
+from .raised_turn import RaiseExplainer
 from .replay_report import (
     SCHEMA,
     CacheCounts,
@@ -244,6 +245,7 @@ class _PolicyRun:
         self._requests: dict[int, _Sent] = {}
         self._previous: Prompt | None = None
         self._looked_up: list[int] = []
+        self._raises = RaiseExplainer(policy, replay.model.template)
         # llama.cpp moves states of plain layers only.
         self._shifts = canonical(policy.name).startswith("llama-cpp") and replay.model_kind == "plain"
 
@@ -261,7 +263,10 @@ class _PolicyRun:
             report = self._replayed(prompt)
         except RenderError as error:
             self._previous = None
-            return TurnReport(number, len(request.messages), actions=prepared.actions, error=str(error))
+            why = self._raises.explain(request, prepared, error) if self._replay.causes else None
+            return TurnReport(
+                number, len(request.messages), actions=prepared.actions, error=str(error), failure=why
+            )
         self._previous = prompt
         return report
 
