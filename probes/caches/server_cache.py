@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 DEFAULT_CACHE = "paged:256"
 
 
+def cache_name(policy: Policy) -> str:
+    """Return the name of the cache that the server of a policy keeps, whatever its blocks."""
+    kind = POLICIES.get(canonical(policy.name).partition(":")[0])
+    return ((kind.cache if kind else "") or DEFAULT_CACHE).partition(":")[0]
+
+
 def server_cache(
     policy: Policy,
     *,

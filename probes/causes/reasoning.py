@@ -22,7 +22,7 @@ def split_reply(text: str) -> tuple[str, str] | None:
     for end in _ENDS:
         before, found, after = text.partition(end)
         if found:
-            return before.removeprefix(OPENS).strip(), after.lstrip("\n")
+            return before.removeprefix(OPENS).strip(), after
     return None
 
 

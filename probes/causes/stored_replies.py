@@ -192,6 +192,7 @@ def _thinking_stripped(pair: ReplyPair) -> Iterator[Cause]:
     users = [message.index for message in later.messages[index:] if message.data.get("role") == "user"]
     trials = (
         pair.trial(later=without(later, users)) if users else None,
+        pair.trial(text=split[1].lstrip("\n")) if split else None,
         pair.trial(text=split[1]) if split else None,
     )
     for trial in trials:

@@ -13,7 +13,7 @@ from ... import __version__
 from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache
 from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.server_cache import server_cache
+from ..caches.server_cache import cache_name, server_cache
 from ..caches.storage import Store, stored_length
 from ..caches.stored_reply import Reply, opens_thinking, reply_of, stores_thinking
 from ..caches.stored_sequences import StoredSequences
@@ -405,7 +405,7 @@ class _PolicyRun:
             len(reply.ids),
             replay.store,
             open_think=opens_thinking(prompt),
-            output_cacheable=stores_thinking(self._cache.kind, replay.model.template, prompt),
+            output_cacheable=stores_thinking(cache_name(self.policy), replay.model.template, prompt),
         )
         return reply, reply.ids[: length - len(prompt.ids)]
 
