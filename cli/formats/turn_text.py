@@ -77,13 +77,15 @@ def _raised(turn: TurnReport) -> Iterator[Text]:
 
 
 def _server(turn: TurnReport) -> Iterator[Text]:
-    for action in turn.actions:
-        if action.kind != "kept":
-            which = ", ".join(map(str, action.messages))
-            yield _field(
-                "server",
-                f"{action.kind} message {which}: {action.why}" if which else f"{action.kind}: {action.why}",
-            )
+    for number, action in enumerate(turn.actions):
+        if action.kind == "kept":
+            continue
+        which = ", ".join(map(str, action.messages))
+        kind: str = action.kind
+        later = {index for other in turn.actions[number + 1 :] for index in other.messages}
+        if kind == "dropped" and later.intersection(action.messages):
+            kind = "shortened"  # what is left of the message is moved or converted
+        yield _field("server", f"{kind} message {which}: {action.why}" if which else f"{kind}: {action.why}")
 
 
 def _divergence(parted: Divergence, block_size: int) -> Iterator[Text]:

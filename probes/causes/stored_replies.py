@@ -89,7 +89,11 @@ class ReplyPair:
     @property
     def difference(self) -> str:
         """What the reply had and what history has, from the point on."""
-        had, has = (repr(each[:_SHOWN]) for each in (self.rest, self.later.text[self.chars :]))
+        stored, at = self.earlier.text + self.text, self.chars
+        mark = stored.rfind("<|", 0, at)
+        if mark >= 0 and "|>" not in stored[mark:at]:
+            at = mark  # both begin a mark, and then differ
+        had, has = (repr(each[at : at + _SHOWN]) for each in (stored, self.later.text))
         if self.in_opening:
             return f"generation prompt and reply had {had}, history goes on with {has}"
         return f"the reply went on with {had}, history goes on with {has}"

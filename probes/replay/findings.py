@@ -164,16 +164,16 @@ def _since(turn: TurnReport) -> str | None:
 
 
 def _remedy(turns: Sequence[TurnReport], cause: str) -> str:
-    """Name the remedy that the turns have in common, and what it wins in all."""
+    """Name the remedy that the turns have in common, and what it saves in all."""
     won: Counter[str] = Counter()
     for turn in turns:
         for link in _links(turn, cause):
             if link.remedy is not None:
-                won[link.remedy.set] += link.remedy.tokens
-    if not won:
+                won[link.remedy.set] += link.remedy.saves
+    if not any(won.values()):
         return ""
     set_, tokens = won.most_common(1)[0]
-    return f"; {set_} would win {tokens:,} tokens"
+    return f"; {set_} would save {tokens:,} tokens"
 
 
 def _period(turns: Sequence[TurnReport]) -> str:
