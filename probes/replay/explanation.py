@@ -19,6 +19,7 @@ from .replay_report import ChainLink, Remedy, UnreusedTokens, message_ref
 
 if TYPE_CHECKING:
     from ..caches.stored_reply import Reply
+    from ..causes.base import Counterfactual
     from ..tokenization.tokens import Ids
 
 #: Share of a turn's avoidable tokens that may stay unexplained.
@@ -172,7 +173,7 @@ class _Walk:
         saved = 0
         if cause.confirmed and cause.trial is not None:
             trial = cause.trial
-            shared = self._shared(trial.prompt, trial.reply, trial.later.text)
+            shared = self._shared_in(trial)
             saved = max(0, left - self.price.with_(shared, len(self._encoded(trial.later.text))))
             self.explained = self.price.avoidable if link.complete else self.explained + saved
         owner = link.owner
@@ -195,7 +196,7 @@ class _Walk:
     def _remedies(self, cause: Cause, tokens: int, left: int) -> Iterator[Remedy]:
         """Yield the remedies of a cause that win tokens, counted from where the prompts diverge."""
         for offer in cause.offers:
-            shared = self._shared(offer.trial.prompt, offer.trial.reply, offer.trial.later.text)
+            shared = self._shared_in(offer.trial)
             if offer.within is not None:
                 shared = min(shared, len(self._encoded(offer.within)))
             if shared <= tokens:
@@ -270,6 +271,11 @@ class _Walk:
     def _shared(self, prompt: str, reply: str, later: str) -> int:
         """Return how many token ids a stored sequence and a prompt share."""
         return common_prefix_ids(self._stored_ids(prompt, reply), self._encoded(later))
+
+    def _shared_in(self, trial: Counterfactual) -> int:
+        """Return how many token ids are shared in a counterfactual, with the reply behind the prompt."""
+        reply = trial.reply or (self.stored.reply.text if self.stored else "")
+        return self._shared(trial.prompt, reply, trial.later.text)
 
     def _stored_ids(self, prompt: str, reply: str) -> Ids:
         ids = self._encoded(prompt)
