@@ -1,4 +1,4 @@
-"""The replay's report: one value that every output prints from, and whose JSON form is `tplaudit.replay/1`.
+"""The replay's report: one value that every output prints from, and whose JSON form is `tplaudit.replay/2`.
 
 The field names are the JSON names; docs/json.md explains them. What is not known is None. Everything under a
 key named `seconds` or `measured` depends on the machine; all else is the same at every run.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..attribution.ownership import Owner, Region
 from ..conversation import TOP_LEVEL
@@ -16,12 +16,16 @@ from ..cost.cost_report import Cost, Prediction, Speed, Wasted
 from ..files import read_json
 from ..findings import Finding
 from ..policies.base import Action
+from ..transcripts.grouping.conversations import Relation
 
 if TYPE_CHECKING:
     from ..engine.mlx_engine import MLXEngine
     from ..models.model import ReplayModel
 
-SCHEMA = "tplaudit.replay/1"
+#: What a cache keeps a prompt in.
+Room: TypeAlias = Literal["block", "slot", "sequence"]
+
+SCHEMA = "tplaudit.replay/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +105,33 @@ class ChainLink:
 
 @dataclass(frozen=True, slots=True)
 class UnreusedTokens:
-    """Tokens that the prompt shares with a stored sequence and the cache does not give back.
+    """Tokens that the prompt shares with its conversation's sequences and the cache does not give back.
 
     Attributes:
         cause: `cache-granularity` or `evicted`, of docs/causes.md.
-        tokens: how many (counted).
+        tokens: how many (counted); of what was evicted, those that are avoidable.
         evidence: what shows it, one sentence without a full stop.
         remedy: what would win some of them back, where known.
+        room: what was evicted.
+        turn: the request in whose turn that was.
+        conversation: the conversation of that request.
     """
 
     cause: Literal["cache-granularity", "evicted"]
     tokens: int
     evidence: str
     remedy: Remedy | None = None
+    room: Room | None = None
+    turn: int | None = None
+    conversation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a prompt parts from the closest stored sequence.
+    """Where a prompt diverges from its predecessor's stored sequence.
 
     Attributes:
-        stored_turn: the turn that stored it.
+        stored_turn: the predecessor; the last one before it that stored a sequence where it raised.
         tokens: token ids that both share (counted).
         chars: characters that both share (counted).
         region: what the first differing character belongs to in this prompt.
@@ -167,7 +177,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class SincePrevious:
-    """How a prompt compares with the previous turn's, whether or not that one is the closest.
+    """How a prompt compares with its predecessor's.
 
     Attributes:
         tokens: token ids that both share, generation prompts included (counted).
@@ -226,21 +236,42 @@ class StoredReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosestSequence:
+    """The stored sequence that shares most with a prompt, of whatever conversation; the latest among equals.
+
+    Attributes:
+        turn: the turn that stored it.
+        tokens: token ids that both share (counted).
+    """
+
+    turn: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class TurnReport:
     """One turn under one policy. All token counts are counted; None where the turn raised.
 
     Attributes:
         turn: number of the request, counted from 1.
         messages: length of the client's message list.
+        conversation: number of its conversation, counted from 1.
+        predecessor: the turn that it continues; None where it begins a conversation.
+        relation: how it does.
+        changed: what else the client changed since then: `tools`, `system`.
         prompt_tokens: length of the prompt.
-        depth: tokens that it shares with the closest stored sequence, the divergence depth.
-        divergence: where it parts from the closest stored sequence; None where that is a prefix of it.
-        since_previous: how it compares with the previous turn; None on the first and next to one that raised.
+        depth: tokens that it shares with the closest stored sequence, of whatever conversation.
+        closest: that sequence.
+        divergence: where it diverges from the predecessor's stored sequence; None where that is a prefix of
+            it, and where it begins a conversation.
+        since_previous: how it compares with the predecessor's prompt; None where it begins a conversation
+            and next to a turn that raised.
         reused: tokens taken over from the cache.
         reprefill: tokens that had to be computed.
-        unavoidable: tokens that an append-only client and template would have had to compute.
+        unavoidable: tokens that would have had to be computed if nothing of the predecessor's sequence had
+            been altered; all of them where it begins a conversation.
         avoidable: the rest, the waste.
-        losses: shared tokens that the cache does not give back, by reason.
+        losses: tokens shared within its conversation that the cache does not give back, by reason.
         cost: what the prefill took, where a model ran, or would take at a given rate.
         actions: what the policy did to the messages.
         error: what the template raised.
@@ -252,8 +283,13 @@ class TurnReport:
 
     turn: int
     messages: int
+    conversation: int = 1
+    predecessor: int | None = None
+    relation: Relation = "begins"
+    changed: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     depth: int | None = None
+    closest: ClosestSequence | None = None
     divergence: Divergence | None = None
     since_previous: SincePrevious | None = None
     reused: int | None = None
@@ -297,6 +333,7 @@ class Totals:
     """Sums over the turns that rendered.
 
     Attributes:
+        failed: turns that did not: the template raised, or the server answers with an error.
         seconds: measured and predicted ones together; None where there are none.
         wasted: the part of it that avoidable tokens cost; None likewise.
         explained: avoidable tokens that are explained; None where no cause was looked for.
@@ -312,7 +349,34 @@ class Totals:
     causes: Mapping[str, CauseTotal] = field(default_factory=dict)
     wasted: Wasted | None = None
     measured: Speed | None = None
+    failed: int = 0
     explained: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationReport:
+    """One conversation under one policy.
+
+    Attributes:
+        conversation: its number, counted from 1 by first requests.
+        name: what people know it by, such as `main` or `sub-agent of 1`; None where nothing tells.
+        guessed: whether the name is only likely.
+        turns: its requests.
+        totals: the sums over them.
+    """
+
+    conversation: int
+    name: str | None
+    guessed: bool
+    turns: tuple[int, ...]
+    totals: Totals
+
+    @property
+    def shown(self) -> str:
+        """The conversation for people."""
+        if self.name is None:
+            return f"conversation {self.conversation}"
+        return f"conversation {self.conversation}, {self.name}{' (a guess)' if self.guessed else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,12 +461,14 @@ class PolicyReport:
     """All turns under one policy, against a cache of its own.
 
     Attributes:
+        conversations: what the turns belong to.
         server_cache: the cache.
         cache: what it did.
         tried: remedies that were replayed on the whole session, the best first.
     """
 
     policy: str
+    conversations: tuple[ConversationReport, ...]
     turns: tuple[TurnReport, ...]
     totals: Totals
     cache: CacheCounts

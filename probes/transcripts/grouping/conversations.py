@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any, Literal, TypeAlias
 
 from ...conversation import Request
@@ -147,6 +148,25 @@ class Conversations:
     def names(self) -> tuple[ConversationName, ...]:
         """Return the names of the conversations so far, in order."""
         return names_of(self._openings, self._called)
+
+    def new_messages(self, earlier: Request, later: Request) -> frozenset[int]:
+        """Return the indices of a request's messages that an earlier one of its conversation did not have.
+
+        One that stands in its place and is nearly equal is no new one.
+        """
+        old = [self._keys.key(message)[0] for message in earlier.messages]
+        now = [self._keys.key(message)[0] for message in later.messages]
+        same = next(
+            (at for at, (one, other) in enumerate(zip(old, now, strict=False)) if one is not other),
+            min(len(old), len(now)),
+        )
+        found = set(range(same, len(now)))
+        if same < len(old):
+            matcher = SequenceMatcher(None, [*map(id, old[same:])], [*map(id, now[same:])], autojunk=False)
+            for block in matcher.get_matching_blocks():
+                found.difference_update(range(same + block.b, same + block.b + block.size))
+            found -= {at for at in found if at < len(old) and self._keys.alike(old[at], now[at])}
+        return frozenset(later.messages[at].index for at in found)
 
     def _predecessor(
         self, request: Request, new: _Known, keys: list[MessageKey], root: _Node, path: list[_Node]
