@@ -72,7 +72,7 @@ def _tried(
     candidates = _candidates(before)
     if most is None:
         most = max(1, min(_MOST, _MOST_TOKENS // max(1, before.totals.prompt_tokens)))
-    if not before.totals.avoidable or not candidates or not most:
+    if not candidates or not most:
         return
     singles = [_replayed(replay, session, before, (remedy,)) for remedy in candidates[:most]]
     found = {id(one): (_Step(one, before.totals.reprefill),) for one in singles}

@@ -399,6 +399,9 @@ class _PolicyRun:
             return Alone(0, 0)
         earlier, later = compared.earlier, compared.later
         new = self._replay.conversations.new_messages(earlier.client, later.client)
+        if self._kept[base].output:
+            # What is stored of the predecessor ends in its reply, which is then no new message.
+            new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
         encode = self.encoder.fork().encode
         kept = kept_tokens(earlier, later, new, compared.body_is_prefix, encode)
         return self._lone.follow(base, self._chain(base), later.ids, kept)

@@ -80,7 +80,7 @@ def tried(
 
 def edited(requests: list[Messages], change: Any) -> list[Messages]:
     """Change each request's messages in place, given its number."""
-    changed = copy.deepcopy(requests)
+    changed = [copy.deepcopy(messages) for messages in requests]
     for number, messages in enumerate(changed):
         change(number, messages)
     return changed
@@ -114,7 +114,7 @@ def test_what_the_client_does_undone_everywhere(change: Any, cause: str) -> None
         for messages in session()
     ]
     run = tried(transcript(edited(clean, change)))
-    assert run.totals.causes[cause].avoidable == run.totals.avoidable > 0
+    assert run.totals.causes[cause].turns >= 3
     assert run.totals.explained == run.totals.avoidable
     best = run.tried[0]
     assert best.remedy.apply == (f"client:{cause}",)
