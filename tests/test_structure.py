@@ -287,7 +287,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes/replay": (
         "parts and values of a replay: test_explanation.py, tests/test_cases.py",
-        "cache_misses comparison divergence plan replay replay_report reply_explanation summary totals",
+        "cache_misses comparison divergence plan replay replay_report summary totals",
     ),
     "probes/templates": (
         "run by every render: test_rendering.py, test_limits.py",
