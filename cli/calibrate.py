@@ -89,9 +89,9 @@ def command(given: CalibrateOptions) -> None:
     next call continues, and replays of this model on this machine use them. No template or tokenizer is
     needed.
     """
-    from ..probes import extras
     from ..probes.cost.calibration import calibration_file, identified
     from ..probes.models.model import find_model
+    from ..probes.tokenization import extras
 
     extras.check_mlx("calibrate")
     found_model = find_model(given.model)
@@ -107,8 +107,10 @@ def command(given: CalibrateOptions) -> None:
     _write(given, measured.calibration, file)
     points = len(measured.calibration.points)
     if measured.left:
-        rest = "their earlier measurements are kept" if measured.repeated else "the same command continues"
-        say(f"tplaudit: {_kept(points)}; {measured.left:,} tokens are left, {rest}")
+        rest = (
+            "their earlier measurements are kept" if measured.repeated else "repeat the command to continue"
+        )
+        say(f"tplaudit: {_kept(points)}; {measured.left:,} tokens are left; {rest}")
     stop(measured.code if points else measured.code or 2)
 
 

@@ -295,8 +295,6 @@ Threshold = Annotated[
     ),
 ]
 
-DEFAULT_POLICIES = ("as-is", "omlx")
-
 
 def read_kwargs(items: list[str] | None) -> dict[str, Any]:
     """Read `KEY=VALUE` items, each value as JSON or else as text.
@@ -324,11 +322,11 @@ def read_now(text: str | None) -> datetime | None:
 
 def policy_names(given: list[str] | None) -> list[str]:
     """Return the policies to run, each once; `all` stands for every one, and others come after them."""
-    if given and "all" in given:
-        from ..probes.policies.registry import names
+    from ..probes.policies.registry import DEFAULTS, names
 
+    if given and "all" in given:
         return list(dict.fromkeys([*names(), *(name for name in given if name != "all")]))
-    return list(dict.fromkeys(given or DEFAULT_POLICIES))
+    return list(dict.fromkeys(given or DEFAULTS))
 
 
 def read_calibration(

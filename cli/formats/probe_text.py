@@ -48,7 +48,7 @@ _HEADLINES: dict[Verdict, str] = {
     "not-evaluated": "does not render the test conversations, or writes none of their messages",
 }
 _AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
-_LEADING = {None: "", True: ", after a leading system message", False: ", without a leading system message"}
+_LEADING = {None: "", True: ", with a leading system message", False: ", without a leading system message"}
 _FOLLOWS = {
     "tail": "at the end",
     "between": "before an assistant turn",

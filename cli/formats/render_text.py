@@ -169,10 +169,10 @@ def _verdict(rendered: Rendered) -> str:
     words = _words(rendered)
     if rendered.error is not None or not later or len(words) == 1:
         return "\n".join(f"[{colour}]{word}[/{colour}]" for word, colour, _ in words)
-    outcomes = sorted({each.fate for each in later}, key=_ORDER.__getitem__)
+    outcomes = sorted({each.outcome for each in later}, key=_ORDER.__getitem__)
     return "\n".join(
         f"[{_WORDS[outcome][1]}]{_WORDS[outcome][0]}[/{_WORDS[outcome][1]}] "
-        f"{listed([each.message for each in later if each.fate == outcome], 4)}"
+        f"{listed([each.message for each in later if each.outcome == outcome], 4)}"
         for outcome in outcomes
     )
 
@@ -181,7 +181,7 @@ def _words(rendered: Rendered) -> list[tuple[str, str, str]]:
     """Return the words for what became of the request's later system turns, or of the request."""
     if rendered.error is not None:
         return [_ERROR]
-    outcomes = {each.fate for each in rendered.system_turns if not each.leading}
+    outcomes = {each.outcome for each in rendered.system_turns if not each.leading}
     return [_WORDS[outcome] for outcome in sorted(outcomes, key=_ORDER.__getitem__)] or [_NOTHING]
 
 
@@ -189,7 +189,7 @@ def _rank(rendered: Rendered) -> tuple[int, int]:
     """Sort by the worst outcome. One that the server dropped counts only where there is no other."""
     if rendered.error is not None:
         return len(_ORDER), 0
-    outcomes = [each.fate for each in rendered.system_turns if not each.leading]
+    outcomes = [each.outcome for each in rendered.system_turns if not each.leading]
     worst = max((_ORDER[outcome] for outcome in outcomes if outcome != "dropped"), default=_ORDER["dropped"])
     return (worst, outcomes.count("dropped")) if outcomes else (-1, 0)
 
@@ -199,9 +199,9 @@ def _remarks(same: Sequence[Rendered]) -> Iterator[str]:
     first = same[0]
     if first.error is not None:
         yield f"[red]{escape(one_line(first.error, _ERROR_SHOWN))}[/red]"
-    first_block = [each for each in first.system_turns if each.leading and each.fate != "kept"]
-    for outcome in dict.fromkeys(each.fate for each in first_block):
-        which = listed(each.message for each in first_block if each.fate == outcome)
+    first_block = [each for each in first.system_turns if each.leading and each.outcome != "kept"]
+    for outcome in dict.fromkeys(each.outcome for each in first_block):
+        which = listed(each.message for each in first_block if each.outcome == outcome)
         yield f"first system text ({which}): {_WORDS[outcome][0]}"
     system = {each.message for each in first.system_turns}
     others = [index for index in first.text_missing_of or () if index not in system]

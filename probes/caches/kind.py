@@ -104,7 +104,7 @@ def only_trimmable(settings: CacheSettings) -> CacheSettings:
     if not settings.layers.trimmable:
         server = settings.name.partition(":")[0]
         raise UsageError(
-            f"the cache {settings.name} keeps models only whose layers can all be cut",
+            f"the cache {settings.name} supports only models whose layers can all be trimmed",
             fix=f"use the server's default, {server}",
         )
     return settings

@@ -30,9 +30,6 @@ from .settings import GateSettings
 from .sources import MissingAtRevision, annotated_path, in_the_model_of, is_bare, load_side
 from .subject import Subject
 
-#: Policies of replays where none is named.
-DEFAULT_POLICIES = ("as-is", "omlx")
-
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -225,12 +222,12 @@ def _replays(settings: GateSettings) -> bool:
 
 def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: BehaviourComparison) -> _Replayed:
     """Replay the transcripts with both templates."""
-    from ..policies.registry import parse_policy
+    from ..policies.registry import DEFAULTS, parse_policy
     from ..tokenization.files import load_bundled_tokenizer, load_tokenizer_named
     from ..transcripts.reader import open_transcript
 
     settings = gate.settings
-    policies = [parse_policy(name) for name in dict.fromkeys(settings.policies or DEFAULT_POLICIES)]
+    policies = [parse_policy(name) for name in dict.fromkeys(settings.policies or DEFAULTS)]
     spec = settings.tokenizer or _model_with("tokenizer.json", head, base)
     replaying = Replaying(
         policies,

@@ -100,7 +100,7 @@ def _template(text: str, path: Path) -> str:
         except (ValueError, RecursionError):
             continue
     if text.strip() and not _JINJA.search(text) and path.suffix not in TEMPLATE_SUFFIXES:
-        what = "there is no Jinja in it, so it is no chat template"
+        what = "there is no Jinja in it, so it is not a chat template"
         raise InputError(what, where=str(path), fix="give a .jinja file or a model directory")
     return text
 

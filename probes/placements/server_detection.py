@@ -227,7 +227,7 @@ def _passing(check: PassesOn, matrix: Sequence[PlacementReport]) -> ServerReport
         supported,
         _worst(at.values()),
         at,
-        "it asks nothing and passes all messages on to the template",
+        "it tests nothing and passes all messages on to the template",
         _template_does(matrix, f" with {check.failure}"),
     )
 
@@ -237,7 +237,7 @@ _DOES: dict[Verdict, str] = {
     "dropped": "the template leaves it out: the model never sees it",
     "moved": "the template writes it {where}, and all from there on is computed again",
     "duplicated": "the template writes it twice",
-    "unstable": "the template changes what stands before it, which is computed again",
+    "unstable": "the template changes the prompt before it, which is computed again",
     "not-evaluated": "what the template does could not be tested",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .base import Policy
@@ -158,6 +159,8 @@ class PolicyKind:
         remedies: settings of the server that make it another policy.
         checks: what the server makes of a template; `probe` reports it.
         generic: whether it belongs to no server.
+        suite: which of the tests in tests/probes/policies holds for it, besides that for all: `plain` for
+            those that convert nothing, `forks` for oMLX's relatives, `local` or `engines` for others.
     """
 
     name: str
@@ -176,6 +179,7 @@ class PolicyKind:
     remedies: tuple[OtherPolicy, ...] = ()
     checks: tuple[ServerCheck, ...] = ()
     generic: bool = False
+    suite: Literal["", "plain", "forks", "local", "engines"] = ""
 
     @property
     def main_evidence(self) -> Evidence:
@@ -192,9 +196,10 @@ class PolicyKind:
         chosen = self.with_defaults(options)
         return self.cache, {name: chosen[name] for name in self.cache_options if name in chosen}
 
-    def variants(self) -> Iterator[str]:
-        """Yield the policy as a person may name it: without options, then with each value of each."""
-        yield self.name
-        for name, option in self.options.items():
-            for value in option.values:
-                yield f"{self.name}:{name}={value}"
+    def variants(self, most: int = 1) -> Iterator[str]:
+        """Yield the policy as a person may name it: with each choice of at most so many options."""
+        for count in range(most + 1):
+            for names in combinations(self.options, count):
+                for values in product(*(self.options[name].values for name in names)):
+                    chosen = ",".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+                    yield f"{self.name}:{chosen}" if chosen else self.name

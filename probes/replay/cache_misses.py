@@ -47,7 +47,7 @@ def cache_misses(
 def _rest(usable: int, unlimited: int, size: int) -> str:
     """Say why the cache does not give back the last of the shared tokens."""
     if usable - unlimited < size:
-        return f"the shared part ends {usable - unlimited:,} tokens into a block of {size}"
+        return f"the shared prefix ends {usable - unlimited:,} tokens into a block of {size}"
     if unlimited:
-        return f"the last position that this cache can go on from is token {unlimited:,}"
-    return "the cache has no position in the shared part that it can go on from"
+        return f"the last position from which this cache can continue is token {unlimited:,}"
+    return "the cache has no position in the shared prefix from which it can continue"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ..caches.storage import Store
+from ..caches.stored_reply import Store
 from ..cost.calibration import CalibratedModel, Calibration
 from ..cost.prefill_timer import PrefillTimer
 from ..errors import InputError

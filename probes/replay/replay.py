@@ -14,8 +14,7 @@ from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache
 from ..caches.prompt_boundaries import BoundaryFinder
 from ..caches.registry import server_cache
-from ..caches.storage import Store, stored_length
-from ..caches.stored_reply import Reply, opens_thinking, reply_of, stores_thinking
+from ..caches.stored_reply import Reply, Store, opens_thinking, reply_of, stored_length, stores_thinking
 from ..caches.stored_sequences import StoredSequences
 from ..causes.reasoning import reasoning_lost
 from ..conversation import Request, Transcript, written_alike

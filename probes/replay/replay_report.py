@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..attribution.ownership import Owner, Region
 from ..conversation import TOP_LEVEL
 from ..cost.cost_report import Cost, Prediction, Speed, Wasted
+from ..documents import plain
 from ..files import read_json
 from ..findings import Finding
 from ..policies.base import Action
@@ -448,14 +449,4 @@ def message_ref(owner: Owner) -> MessageRef | None:
 
 def to_json(report: ReplayReport) -> dict[str, Any]:
     """Return the report as plain JSON types."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
-    return value
-
-
-def from_json(value: Mapping[str, Any]) -> ReplayReport:
-    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
-    import msgspec
-
-    return msgspec.convert(dict(value), ReplayReport)
+    return plain(report)

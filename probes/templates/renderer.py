@@ -51,6 +51,24 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class WiredJob:
+    """A conversation as it is sent: its messages, tools and variables are numbers that the worker knows.
+
+    Attributes:
+        fields: what is sent; no other conversation has the same.
+        memory: which worker knows the numbers, and since when.
+    """
+
+    fields: tuple[Any, ...]
+    memory: int
+
+    @property
+    def prompted(self) -> tuple[Any, ...]:
+        """What is sent for the same conversation with a generation prompt."""
+        return (*self.fields[:3], True, *self.fields[4:])
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One thing that the worker is asked.
 
@@ -58,11 +76,13 @@ class Task:
         kind: `prompt`, `chunk`, or a question about the source text.
         job: the conversation, for the first two.
         arguments: what else the worker gets.
+        wired: the conversation as it is sent, where that is known already.
     """
 
     kind: str
     job: Job | None = None
     arguments: tuple[Any, ...] = ()
+    wired: WiredJob | None = None
 
 
 class _Sent:
@@ -70,6 +90,7 @@ class _Sent:
 
     def __init__(self) -> None:
         self._next = 0
+        self.memory = 0
         self._by_object: dict[int, tuple[Any, int]] = {}
         self._by_bytes: dict[bytes, int] = {}
         self._bytes = 0
@@ -82,6 +103,7 @@ class _Sent:
 
     def forget(self) -> None:
         """Forget all values. Their numbers are not given to others."""
+        self.memory += 1
         self._by_object.clear()
         self._by_bytes.clear()
         self._bytes = 0
@@ -148,15 +170,18 @@ class Renderer:
         """The worker's process id; None where none runs."""
         return self._process.pid
 
-    def key(self, job: Job) -> tuple[Any, ...]:
-        """Return what tells a job from all others of the same template, as long as the worker knows it.
+    def wired(self, job: Job) -> WiredJob:
+        """Return a job as it is sent.
 
         Raises:
             RenderError: the conversation is nested too deeply.
         """
         with self._lock:
             self._renew()
-            return self._wired(job)
+            try:
+                return WiredJob(self._sent.wired(job), self._sent.memory)
+            except RecursionError:
+                raise _too_deep() from None
 
     def ask(self, text: str, kind: str, *arguments: Any, limits: Limits) -> Any:
         """Ask something about a source text.
@@ -169,9 +194,7 @@ class Renderer:
             raise answer
         return answer
 
-    def do(
-        self, text: str, tasks: Sequence[Task], limits: Limits, budget: Budget | None = None
-    ) -> list[Any]:
+    def do(self, text: str, tasks: Sequence[Task], limits: Limits, budget: Budget | None = None) -> list[Any]:
         """Do several tasks with one template, each as if it were alone.
 
         Args:
@@ -225,7 +248,12 @@ class Renderer:
         wired: list[tuple[Any, ...]] = []
         for number, task in enumerate(tasks):
             try:
-                wired.append(() if task.job is None else (self._sent.wired(task.job),))
+                if task.job is None:
+                    wired.append(())
+                elif task.wired is not None and task.wired.memory == self._sent.memory:
+                    wired.append((task.wired.fields,))
+                else:
+                    wired.append((self._sent.wired(task.job),))
             except RecursionError:
                 raise _TooDeep(number) from None
         template, new, dropped = self._template(text)
@@ -257,12 +285,6 @@ class Renderer:
         number = self._templates[text] = self._next_template
         full = len(self._templates) > _MOST_TEMPLATES
         return number, [(number, text)], [self._templates.popitem(last=False)[1]] if full else []
-
-    def _wired(self, job: Job) -> tuple[Any, ...]:
-        try:
-            return self._sent.wired(job)
-        except RecursionError:
-            raise _too_deep() from None
 
     def _renew(self) -> None:
         """Start the worker if need be; a new one knows nothing."""

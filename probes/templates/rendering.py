@@ -68,7 +68,7 @@ class RenderTask:
         request: what the template sees.
         add_generation_prompt: whether the prompt ends with the opening of an assistant turn.
         profile: replaces the template's own profile.
-        text: what to look for: the line that first writes it is told with the prompt.
+        text: what to look for: where it stands comes with the prompt.
     """
 
     request: Request
@@ -78,19 +78,37 @@ class RenderTask:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenAt:
+    """The first chunk of a prompt that holds a text which was looked for.
+
+    Attributes:
+        start: offset of its first character in the prompt.
+        end: offset after its last character.
+        line: line of the template source, counted from 1, or None.
+    """
+
+    start: int
+    end: int
+    line: int | None
+
+    def covers(self, offset: int) -> bool:
+        """Tell whether a character of the prompt is in it."""
+        return self.start <= offset < self.end
+
+
+@dataclass(frozen=True, slots=True)
 class PromptText:
     """What a template made of a conversation.
 
     Attributes:
         text: the prompt.
         body: its length without the generation prompt, where that is known from the same render.
-        line: the template line that first writes the text that was looked for; None where no single chunk
-            holds it.
+        place: where the text stands that was looked for; None where no single chunk holds it.
     """
 
     text: str
     body: int | None = None
-    line: int | None = None
+    place: WrittenAt | None = None
 
 
 @dataclass(frozen=True, slots=True)

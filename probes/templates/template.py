@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 
 from ..conversation import Request
 from ..errors import RenderError, RenderLimit
-from .renderer import Budget, Task, renderer
-from .rendering import REASONING_KEYS, Chunk, Job, Limits, Profile, PromptText, RenderTask
+from .renderer import Budget, Task, WiredJob, renderer
+from .rendering import REASONING_KEYS, Chunk, Job, Limits, Profile, PromptText, RenderTask, WrittenAt
 from .source import TemplateSource
 
 #: Arguments of `apply_chat_template` that do not reach a template when a request has them among its kwargs.
@@ -39,40 +39,48 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A render that is asked for: the named template, the conversation, and a text to look for."""
+    """A render that is asked for.
+
+    Attributes:
+        name: the named template.
+        job: the conversation.
+        text: what to look for.
+        key: what tells the conversation from others.
+    """
 
     name: str
     job: Job
     text: str | None
+    key: WiredJob
 
     @property
     def task(self) -> Task:
         """What the worker is asked; with the length of the body, where that costs no second render."""
         body = self.job.add_generation_prompt and not self.job.continue_final_message
-        return Task("prompt", self.job, (body, self.text))
+        return Task("prompt", self.job, (body, self.text), self.key)
 
 
 class _Kept:
     """Prompts that were rendered lately: equal conversations are rendered once."""
 
     def __init__(self) -> None:
-        self._outcomes: OrderedDict[Key, Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[Key, tuple[Outcome, str | None]] = OrderedDict()
         self._characters = 0
 
-    def get(self, key: Key) -> Outcome | None:
-        """Return what was kept under a key."""
-        return self._outcomes.get(key)
+    def get(self, key: Key, text: str | None) -> Outcome | None:
+        """Return what was kept under a key, where the place of `text` is known if that is asked for."""
+        found = self._outcomes.get(key)
+        return found[0] if found is not None and text in (None, found[1]) else None
 
-    def keep(self, key: Key, outcome: Outcome) -> None:
+    def keep(self, key: Key, outcome: Outcome, text: str | None) -> None:
         """Keep an outcome, and let the oldest go where there are too many."""
-        if key in self._outcomes:
-            return
-        self._outcomes[key] = outcome
-        self._characters += _length(outcome)
+        earlier = self._outcomes.pop(key, None)
+        self._outcomes[key] = (outcome, text)
+        self._characters += _length(outcome) - (_length(earlier[0]) if earlier else 0)
         while len(self._outcomes) > _MOST_KEPT or (
             self._characters > _MOST_KEPT_CHARACTERS and len(self._outcomes) > _LEAST_KEPT
         ):
-            self._characters -= _length(self._outcomes.popitem(last=False)[1])
+            self._characters -= _length(self._outcomes.popitem(last=False)[1][0])
 
 
 def _length(outcome: Outcome) -> int:
@@ -164,58 +172,65 @@ class ChatTemplate:
         places: list[int] = []
         for place, task in enumerate(tasks):
             try:
-                name, job = self._request_job(task.request, task.add_generation_prompt, task.profile)
+                asked.append(self._asked(*self._request_job(task), task.text))
+                places.append(place)
             except RenderError as error:
                 outcomes[place] = error
-            else:
-                asked.append(_Asked(name, job, task.text))
-                places.append(place)
         for place, outcome in zip(places, self._outcomes(asked), strict=True):
             outcomes[place] = outcome
         return [each for each in outcomes if each is not None]
 
+    def render_ahead(self, conversations: Iterable[Mapping[str, Any]]) -> None:
+        """Render at once what `render` is going to be asked for, one after the other.
+
+        Args:
+            conversations: the arguments of `render`, by name; what it raises, it raises then.
+        """
+        asked = []
+        for arguments in conversations:
+            try:
+                asked.append(self._asked(*self._job(**arguments), None))
+            except RenderError:
+                continue
+        self._outcomes(asked)
+
     def _prompt(self, task: RenderTask) -> PromptText:
-        (outcome,) = self.render_many([task])
+        return self._one(self._asked(*self._request_job(task), task.text))
+
+    def _one(self, asked: _Asked) -> PromptText:
+        (outcome,) = self._outcomes([asked])
         if isinstance(outcome, RenderError):
             raise outcome.with_traceback(None)
         return outcome
 
+    def _asked(self, name: str, job: Job, text: str | None) -> _Asked:
+        return _Asked(name, job, text, renderer.wired(job))
+
     def _outcomes(self, asked: Sequence[_Asked]) -> list[Outcome]:
         """Render what is not kept, all that uses the same template in one message."""
         outcomes: list[Outcome | None] = [None] * len(asked)
-        places: dict[Key, list[int]] = {}
+        places: dict[str, dict[Key, list[int]]] = {}
         for place, each in enumerate(asked):
-            try:
-                key = self._key(each, place)
-            except RenderError as error:
-                outcomes[place] = error
-                continue
-            outcomes[place] = self._known(key, each.job)
+            # The clock is asked anew each time where it is printed.
+            timed = each.job.now is None and self.sources[each.name].prints_time
+            key = (each.name, each.key.fields, place if timed else None)
+            outcomes[place] = None if timed else self._known(key, each)
             if outcomes[place] is None:
-                places.setdefault(key, []).append(place)
-        for name in self.sources:
-            keys = [key for key in places if key[0] == name]
-            tasks = [asked[places[key][0]].task for key in keys]
-            for key, found in zip(keys, self._bounded(name, tasks) if tasks else (), strict=True):
-                outcome = found if isinstance(found, RenderError) else PromptText(*found)
+                places.setdefault(each.name, {}).setdefault(key, []).append(place)
+        for name, keys in places.items():
+            tasks = [asked[found[0]].task for found in keys.values()]
+            for (key, found), result in zip(keys.items(), self._bounded(name, tasks), strict=True):
+                outcome = result if isinstance(result, RenderError) else _prompt_text(*result)
                 if key[-1] is None:
-                    self._kept.keep(key, outcome)
-                for place in places[key]:
+                    self._kept.keep(key, outcome, asked[found[0]].text)
+                for place in found:
                     outcomes[place] = outcome
         return [each for each in outcomes if each is not None]
 
-    def _key(self, asked: _Asked, place: int) -> Key:
-        """Return what tells a render from others; the clock is asked anew each time where it is printed."""
-        timed = asked.job.now is None and self.sources[asked.name].prints_time
-        return (asked.name, asked.text, renderer.key(asked.job), place if timed else None)
-
-    def _known(self, key: Key, job: Job) -> Outcome | None:
-        if key[-1] is not None:
-            return None
-        known = self._kept.get(key)
-        if known is None and not job.add_generation_prompt and key[1] is None:
-            name, text, wired, timed = key
-            prompted = self._kept.get((name, text, (*wired[:3], True, *wired[4:]), timed))
+    def _known(self, key: Key, asked: _Asked) -> Outcome | None:
+        known = self._kept.get(key, asked.text)
+        if known is None and asked.text is None and not asked.job.add_generation_prompt:
+            prompted = self._kept.get((key[0], asked.key.prompted, key[2]), None)
             if isinstance(prompted, PromptText) and prompted.body is not None:
                 return PromptText(prompted.text[: prompted.body])
         return known
@@ -268,12 +283,14 @@ class ChatTemplate:
                 too much time, memory or output, in which case it is not tried again.
         """
         name, job = self._job(
-            messages, tools, kwargs or {}, add_generation_prompt, continue_final_message, now
+            messages,
+            tools=tools,
+            kwargs=kwargs,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            now=now,
         )
-        (outcome,) = self._outcomes([_Asked(name, job, None)])
-        if isinstance(outcome, RenderError):
-            raise outcome.with_traceback(None)
-        return outcome.text
+        return self._one(self._asked(name, job, None)).text
 
     def render_and_locate(
         self,
@@ -292,7 +309,7 @@ class ChatTemplate:
             RenderError: see `render`.
         """
         prompt = self._prompt(RenderTask(request, add_generation_prompt, profile, text))
-        return prompt.text, prompt.line
+        return prompt.text, None if prompt.place is None else prompt.place.line
 
     def chunk_at(
         self,
@@ -303,26 +320,47 @@ class ChatTemplate:
         profile: Profile | None = None,
     ) -> Chunk:
         """Find the chunk that covers a character of what `render_request` returns (`rendering.chunk_at`)."""
-        name, job = self._request_job(request, add_generation_prompt, profile)
-        (found,) = self._bounded(name, [Task("chunk", job, (offset,))])
+        (found,) = self.chunks_at([(RenderTask(request, add_generation_prompt, profile), offset)])
         if isinstance(found, RenderError):
-            raise found
-        if not found:
+            raise found.with_traceback(None)
+        if found is None:
             raise IndexError(f"the prompt has no character {offset}")
-        return Chunk(*found)
+        return found
 
-    def _request_job(
-        self, request: Request, add_generation_prompt: bool, profile: Profile | None
-    ) -> tuple[str, Job]:
-        name, job = self._job(
+    def chunks_at(self, wanted: Sequence[tuple[RenderTask, int]]) -> list[Chunk | RenderError | None]:
+        """Find the chunks that cover characters of several prompts, at once.
+
+        Returns:
+            For each the chunk, or what the template raises; None where the prompt is not that long.
+        """
+        found: list[Chunk | RenderError | None] = [None] * len(wanted)
+        places: dict[str, list[tuple[int, Task]]] = {}
+        for place, (task, offset) in enumerate(wanted):
+            try:
+                name, job = self._request_job(task)
+                asked = Task("chunk", job, (offset,), renderer.wired(job))
+                places.setdefault(name, []).append((place, asked))
+            except RenderError as error:
+                found[place] = error
+        for name, tasks in places.items():
+            results = self._bounded(name, [task for _, task in tasks])
+            for (place, _), result in zip(tasks, results, strict=True):
+                error = isinstance(result, RenderError)
+                found[place] = result if error else Chunk(*result) if result else None
+        return found
+
+    def _request_job(self, task: RenderTask) -> tuple[str, Job]:
+        request = task.request
+        return self._job(
             [message.data for message in request.messages],
-            request.tools,
-            request.kwargs,
-            add_generation_prompt and not request.partial,
-            request.partial,
-            request.now,
+            tools=request.tools,
+            kwargs=request.kwargs,
+            add_generation_prompt=task.add_generation_prompt and not request.partial,
+            continue_final_message=request.partial,
+            now=request.now,
+            profile=task.profile,
+            lasting=True,
         )
-        return name, replace(job, lasting=True, profile=profile or job.profile)
 
     def _name(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
         if tools is not None and "tool_use" in self.sources:
@@ -336,13 +374,16 @@ class ChatTemplate:
     def _job(
         self,
         messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        kwargs: Mapping[str, Any],
-        add_generation_prompt: bool,
-        continue_final_message: bool | str,
-        now: datetime | None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool | str = False,
+        now: datetime | None = None,
+        profile: Profile | None = None,
+        lasting: bool = False,
     ) -> tuple[str, Job]:
-        variables = dict(kwargs)
+        variables = dict(kwargs or {})
         tools = variables.pop("tools", tools)
         add_generation_prompt = bool(variables.pop("add_generation_prompt", add_generation_prompt))
         continued = variables.pop("continue_final_message", continue_final_message)
@@ -350,14 +391,14 @@ class ChatTemplate:
             raise _wrong_type("continue_final_message", "true, false or the name of a field", continued)
         if not isinstance(tools, list | tuple | None):
             raise _wrong_type("tools", "a list", tools)
-        for taken in _TAKEN & variables.keys():
+        for taken in _TAKEN & variables.keys() if variables else ():
             raise RenderError("TypeError", f"{taken!r} is not a chat-template kwarg")
         if not messages:
             raise RenderError("ValueError", "an empty conversation cannot be rendered")
         name = self._name(tools)
         if continued:
             if add_generation_prompt:
-                raise RenderError("ValueError", "a message cannot be continued behind a generation prompt")
+                raise RenderError("ValueError", "a message cannot be continued after a generation prompt")
             field = continued if isinstance(continued, str) else "content"
             names = REASONING_KEYS if field in REASONING_KEYS else (field,)
             if not any(key in self.sources[name].text for key in names):
@@ -372,8 +413,13 @@ class ChatTemplate:
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continued if isinstance(continued, str) else bool(continued),
             now=now or self.now,
-            profile=self.profile,
+            profile=profile or self.profile,
+            lasting=lasting,
         )
+
+def _prompt_text(text: str, body: int | None, place: tuple[int, int, int | None] | None) -> PromptText:
+    return PromptText(text, body, None if place is None else WrittenAt(*place))
+
 
 def _wrong_type(name: str, expected: str, value: Any) -> RenderError:
     return RenderError("TypeError", f"{name!r} must be {expected}, not {type(value).__name__}")

@@ -156,7 +156,9 @@ class WorkerProcess:
             while True:
                 held = len(buffer) - start
                 if held >= wire.LENGTH_BYTES:
-                    needed = wire.LENGTH_BYTES + wire.length(memoryview(buffer)[start : start + wire.LENGTH_BYTES])
+                    needed = wire.LENGTH_BYTES + wire.length(
+                        memoryview(buffer)[start : start + wire.LENGTH_BYTES]
+                    )
                     if held >= needed:
                         break
                 watch.wait()

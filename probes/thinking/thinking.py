@@ -134,6 +134,9 @@ class _Examination:
             return
         names = frozenset().union(*map(inputs, self._sources())) - set(HISTORY_VARIABLES)
         first = self.probe.glance(self.base) if names else ()
+        self.probe.glance_ahead(
+            {**self.base, name: value} for name in sorted(names) for value in self._values(name)
+        )
         for name in sorted(names):
             base = {key: value for key, value in self.base.items() if key != name}
             without = first if base == self.base else self.probe.glance(base)
@@ -193,6 +196,7 @@ class _Examination:
     def _trial(self, name: str, base: Mapping[str, Any], form: Form) -> _SwitchTrial:
         unset = self.unset if base == self.base and form == "reasoning_content" else self.probe(form, base)
         values = self._values(name)
+        self.probe.ahead(form, ({**base, name: value} for value in values))
         return _SwitchTrial(unset, {value: self.probe(form, {**base, name: value}) for value in values})
 
     def _only_with(self, name: str, base: Mapping[str, Any]) -> Mapping[str, bool] | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..extras import INSTALL, has_transformers
+from .extras import INSTALL, has_transformers
 from .model_directory import OnlyTransformersError, load_model_directory
 from .tokens import CharacterTokenizer, Encoded, Ids, Tokenizer
 
@@ -301,7 +301,7 @@ def _whole_text_reason(backend: Backend, added: list[dict[str, Any]], places: di
             return f"the added token {token['content']} counts only as a word of its own"
     if backend.encode_special_tokens:
         return "the tokenizer encodes special tokens as ordinary text"
-    return None if places else "the tokenizer has no added token before which a text may be cut"
+    return None if places else "the tokenizer has no added token before which a text may be split"
 
 
 def _special_tokens(tokenizer: Any) -> dict[str, str]:

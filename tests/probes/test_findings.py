@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from tplaudit.fixtures import template
 from tplaudit.probes.errors import InputError
@@ -15,7 +16,6 @@ from tplaudit.probes.placements.findings import placement_findings, server_findi
 from tplaudit.probes.placements.placements import PLAIN
 from tplaudit.probes.placements.report import (
     ProbeReport,
-    from_json,
     probe,
     several_to_json,
     show_placement,
@@ -234,10 +234,10 @@ def test_findings_say_nothing_about_a_good_template() -> None:
     )
 
 
-def test_json_round_trip() -> None:
+def test_json_has_the_fields_of_the_report() -> None:
     report = probe(load_template(template("strict")), kwargs={"enable_thinking": False})
     value = to_json(report)
-    assert from_json(value) == report
+    assert msgspec.convert(value, ProbeReport) == report
     assert value["schema"] == "tplaudit.probe/1"
     assert value["kwargs"] == {"enable_thinking": False}
     assert value["template"].keys() == {"source", "sha256"}

@@ -1,4 +1,4 @@
-"""The prompts of the gate's conversations with one template: all renders are asked for in one list."""
+"""The prompts of the gate's conversations with one template: rendered many at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
-from ...templates.rendering import Profile
+from ...templates.rendering import Profile, RenderTask
 from ...templates.template import ChatTemplate
 from ..subject import Subject
 from .prompts import PromptOutline, TurnRenders, Turns
@@ -32,15 +32,6 @@ class _Wanted:
     bodies: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Render:
-    """One render."""
-
-    request: Request
-    add_generation_prompt: bool
-    profile: Profile
-
-
 def view_prompts(
     template: ChatTemplate, variants: Sequence[Switched], kwargs: Mapping[str, Any], now: datetime
 ) -> dict[Subject, tuple[PromptOutline, ...]]:
@@ -56,15 +47,30 @@ def view_prompts(
         now: the clock.
     """
     wanted = list(_wanted(variants, kwargs, now))
-    texts = iter(_render_all(template, [render for each in wanted for render in _renders(each)]))
+    prompts = iter(_rendered(template, wanted, True))
+    # Behind the prompts, for most bodies are known from these.
+    bodies = iter(_rendered(template, [each for each in wanted if each.bodies], False))
     found = {}
     for each in wanted:
         turns = Turns(message_words)
         found[each.subject] = tuple(
-            turns.outline(TurnRenders(request, next(texts), next(texts) if each.bodies else None))
+            turns.outline(TurnRenders(request, next(prompts), next(bodies) if each.bodies else None))
             for request in each.requests
         )
     return found
+
+
+def _rendered(
+    template: ChatTemplate, wanted: Sequence[_Wanted], add_generation_prompt: bool
+) -> Iterator[str | RenderError]:
+    """Yield the prompts of all requests, or what the template raised, in order; rendered at once."""
+    tasks = [
+        RenderTask(request, add_generation_prompt, each.profile)
+        for each in wanted
+        for request in each.requests
+    ]
+    for outcome in template.render_many(tasks):
+        yield outcome if isinstance(outcome, RenderError) else outcome.text
 
 
 def _wanted(variants: Sequence[Switched], kwargs: Mapping[str, Any], now: datetime) -> Iterator[_Wanted]:
@@ -80,24 +86,6 @@ def _wanted(variants: Sequence[Switched], kwargs: Mapping[str, Any], now: dateti
 
 def _last(shape: Shape, kwargs: Mapping[str, Any], now: datetime) -> Request:
     return given(shape.requests[-1], kwargs, now)
-
-
-def _renders(wanted: _Wanted) -> Iterator[_Render]:
-    for request in wanted.requests:
-        yield _Render(request, True, wanted.profile)
-        if wanted.bodies:
-            yield _Render(request, False, wanted.profile)
-
-
-def _render_all(template: ChatTemplate, renders: Sequence[_Render]) -> Iterator[str | RenderError]:
-    """Yield what comes of each render, in order: the one place where the conversations are rendered."""
-    for each in renders:
-        try:
-            yield template.render_request(
-                each.request, add_generation_prompt=each.add_generation_prompt, profile=each.profile
-            )
-        except RenderError as error:
-            yield error
 
 
 def given(request: Request, kwargs: Mapping[str, Any], now: datetime) -> Request:

@@ -23,7 +23,7 @@ def never_continued(start: Prepared) -> Prepared:
     if not start.request.partial:
         return start
     last = tuple(message.index for message in start.request.messages[-1:])
-    why = "the server cannot continue a message and begins a new turn behind it"
+    why = "the server cannot continue a message and begins a new turn after it"
     request = start.request.replace(partial=False)
     return replace(start, request=request, actions=(*start.actions, Action("unsupported", last, why)))
 

@@ -47,5 +47,6 @@ KINDS = (
         cache="paged:256",
         drift="None of its own: what was sent before stays what it was.",
         generic=True,
+        suite="plain",
     ),
 )

@@ -94,5 +94,6 @@ KINDS = (
         drift="A note moves from the turn before it to the user turn after it once that arrives; a refused "
         "note moves all of them into the first block.",
         options={"route": ROUTES, "engine": PolicyOption(("text", "vlm"), "text")},
+        suite="forks",
     ),
 )

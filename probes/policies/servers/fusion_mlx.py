@@ -105,5 +105,6 @@ KINDS = (
         drift="Every new system turn makes the first message longer, so that everything after it is another "
         "prompt.",
         options={"route": ROUTES},
+        suite="forks",
     ),
 )

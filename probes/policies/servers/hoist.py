@@ -28,6 +28,7 @@ KINDS = (
         cache="paged:256",
         drift=_DRIFT,
         generic=True,
+        suite="plain",
     ),
     PolicyKind(
         "hoist+merge",
@@ -39,5 +40,6 @@ KINDS = (
         cache="paged:256",
         drift=_DRIFT,
         generic=True,
+        suite="plain",
     ),
 )

@@ -29,10 +29,10 @@ from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import ON, PassesOn, PolicyKind
-from ..rewrite.part_texts import as_system, joined, part_text
+from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import has_role, indices, keep
-from ..rewrite.texts import Text, content_text, flat_text, join, rebuilt
+from ..rewrite.texts import Text, content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
@@ -267,5 +267,6 @@ KINDS = (
         # The flag: ggml-org/llama.cpp, common/arg.cpp.
         kwargs_setting="llama-server … --chat-template-kwargs '{}'",
         checks=(PassesOn("llama.cpp", 5, "HTTP 500"),),
+        suite="engines",
     ),
 )

@@ -69,5 +69,6 @@ KINDS = (
         options={"route": ROUTES},
         aliases=("lms",),
         checks=(PassesOn("lm-studio", 7, "HTTP 500"),),
+        suite="local",
     ),
 )

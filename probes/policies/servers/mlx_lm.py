@@ -124,5 +124,6 @@ KINDS = (
         # The flag: Blaizzy/mlx-vlm#1128.
         kwargs_setting="mlx_lm.server … --chat-template-args '{}'",
         checks=(PassesOn("mlx-lm", 6, "HTTP 404"),),
+        suite="local",
     ),
 )

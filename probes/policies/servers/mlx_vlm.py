@@ -20,10 +20,10 @@ from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
-from ..rewrite.part_texts import as_system, merge_into_first, part_text, part_texts, stripped
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped
 from ..rewrite.preparation import never_continued, rewritten, thinking_asked
 from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
-from ..rewrite.texts import Text, join, rebuilt
+from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
@@ -190,5 +190,6 @@ KINDS = (
             "route": ROUTES,
             "version": PolicyOption((BEFORE, RELEASE), otherwise="the code of pull request 2052"),
         },
+        suite="local",
     ),
 )

@@ -169,5 +169,6 @@ KINDS = (
             "route": ROUTES,
             "version": PolicyOption((RELEASE,), otherwise="the server before issue 477"),
         },
+        suite="local",
     ),
 )

@@ -25,6 +25,7 @@ KINDS = (
         cache="paged:256",
         drift=_DRIFT,
         generic=True,
+        suite="plain",
     ),
     PolicyKind(
         "note+merge",
@@ -36,5 +37,6 @@ KINDS = (
         cache="paged:256",
         drift=_DRIFT,
         generic=True,
+        suite="plain",
     ),
 )

@@ -196,6 +196,7 @@ KINDS = (
         cache_options=("version",),
         shorthands={"pr-1991": "leading_shape=on"},
         kwargs_setting=_KWARGS_SETTING,
+        suite="forks",
         checks=(
             AsksPlacements(
                 "omlx", 0, omlx_probe.answers, omlx_probe.rejected_ids, _instead_of_in_place, _ELSEWHERE
@@ -226,6 +227,7 @@ KINDS = (
         cache_options=("version",),
         shorthands={"pr-1991": "leading_shape=on"},
         kwargs_setting=_KWARGS_SETTING,
+        suite="forks",
         remedies=(
             OtherPolicy(
                 "omlx",

@@ -85,6 +85,7 @@ class Probe:
 def answers(template: ChatTemplate, request: Request, places: Sequence[Placement]) -> dict[Placement, Answer]:
     """Return what the server concludes for each of the placements, for requests like the one given."""
     probe = Probe()
+    _render_ahead(template, request, places, leading=False)
     return {place: probe(template, place, request) for place in places}
 
 
@@ -93,7 +94,22 @@ def leading_answers(
 ) -> dict[Placement, Answer]:
     """Return the same as `answers` for a request that begins with a system message (jundot/omlx#1991)."""
     probe = Probe()
+    _render_ahead(template, request, places, leading=True)
     return {place: probe(template, place, request, leading=True) for place in places}
+
+
+def _render_ahead(
+    template: ChatTemplate, request: Request, places: Sequence[Placement], *, leading: bool
+) -> None:
+    """Render at once what the probe is going to ask for, one placement after the other."""
+    arguments = {
+        "tools": [PROBE_TOOL] if request.tools else None,
+        "kwargs": dict(request.kwargs),
+        "now": request.now,
+    }
+    template.render_ahead(
+        {"messages": probe_messages(place, leading=leading), **arguments} for place in places
+    )
 
 
 def rejected_ids(

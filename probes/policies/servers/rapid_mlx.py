@@ -26,7 +26,7 @@ from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
-from ..rewrite.part_texts import as_system, merge_into_first, part_texts, system_turn
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, system_turn, whole_text
 from ..rewrite.preparation import (
     extract_text,
     never_continued,
@@ -128,7 +128,7 @@ def drop_counters(messages: Messages) -> Rewrite:
 
 def hoist(messages: Messages) -> Rewrite:
     """Move all system texts into the first message; without any text the system messages vanish."""
-    return merge_into_first(messages, _own_text, BETWEEN_TEXTS, "moved into the first system message")
+    return merge_into_first(messages, whole_text, BETWEEN_TEXTS, "moved into the first system message")
 
 
 def relocate_or_hoist(messages: Messages) -> Rewrite:
@@ -140,7 +140,7 @@ def relocate_or_hoist(messages: Messages) -> Rewrite:
     refused = tuple(Action("refused", run.indices, "no user turn behind it") for run in stuck)
     why = "moved into the first system message: the server relocates all later system turns or none"
     return Rewrite(messages, refused).then(
-        lambda given: merge_into_first(given, _own_text, BETWEEN_TEXTS, why)
+        lambda given: merge_into_first(given, whole_text, BETWEEN_TEXTS, why)
     )
 
 
@@ -193,8 +193,8 @@ def _relocate(messages: Messages) -> Rewrite:
         position = run.stop + 1
         reminders = _reminders(run)
         output.append(_with_reminders(host, reminders) if reminders else host)
-        empty = [message for message in run.messages if not _own_text(message, False)]
-        moved = [message for message in run.messages if _own_text(message, False)]
+        empty = [message for message in run.messages if not whole_text(message, False)]
+        moved = [message for message in run.messages if whole_text(message, False)]
         if empty:
             actions.append(Action("dropped", indices(empty), "no text"))
         if moved:
@@ -205,7 +205,7 @@ def _relocate(messages: Messages) -> Rewrite:
 
 
 def _reminders(run: Run) -> Text | None:
-    texts = [text.wrapped(*REMINDER) for message in run.messages for text in _own_text(message, False)]
+    texts = [text.wrapped(*REMINDER) for message in run.messages for text in whole_text(message, False)]
     return join(texts, "\n") if texts else None
 
 
@@ -219,11 +219,6 @@ def _with_reminders(host: Message, reminders: Text) -> Message:
     body = content_text(host, None, host.content if isinstance(host.content, str) else "")
     text = join((reminders, body), BETWEEN_TEXTS) if body else reminders
     return rebuilt(host, text.text, text.pieces())
-
-
-def _own_text(message: Message, leads: bool) -> list[Text]:
-    text = join(part_texts(message), "\n")
-    return [text] if text else []
 
 
 def _is_counter(message: Message, following: Message | None) -> bool:
@@ -320,5 +315,6 @@ KINDS = (
             "harmony": PolicyOption(("on", "off"), otherwise="whether the template is one of Harmony"),
             "engine": PolicyOption(("vlm", "text"), "vlm"),
         },
+        suite="local",
     ),
 )

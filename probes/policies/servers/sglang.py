@@ -124,5 +124,6 @@ KINDS = (
             "version": PolicyOption((MOVES_ALL, TESTS), TESTS),
         },
         checks=(AsksOnce("sglang", 3, sglang_test, "route=messages"),),
+        suite="engines",
     ),
 )

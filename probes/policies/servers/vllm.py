@@ -23,9 +23,9 @@ from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
-from ..rewrite.part_texts import merge_into_first, part_text, part_texts
+from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.system_turns import BETWEEN_SYSTEM_TEXTS, indices, is_system, keep
-from ..rewrite.texts import Text, join, rebuilt
+from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 from .inline_detection import Detector, vllm_test
 
@@ -166,5 +166,6 @@ KINDS = (
             AsksOnce("vllm", 2, vllm_test, "route=messages", joined=" without a separator"),
             PassesOn("vllm:chat-completions", 4, "HTTP 400", "route=chat"),
         ),
+        suite="engines",
     ),
 )

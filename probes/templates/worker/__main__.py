@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from jinja2 import Template, nodes
@@ -31,9 +32,9 @@ from .evaluation import (
     as_render_error,
     chunk_at,
     compile_template,
+    in_order,
     parse_template,
     render,
-    render_with_body,
 )
 from .prompt_end import generation_prompt_ends
 from .skipped_branch import skipped_branch_line
@@ -66,18 +67,28 @@ class _Source:
         return self._once(lambda: parse_template(self.text))
 
     @cached_property
+    def sections(self) -> list[list[nodes.Node]]:
+        """All nodes of each of the tree's outermost statements; also makes sure that it is not too deep."""
+        return self._once(lambda: [in_order(each) for each in self.tree.body])
+
+    @cached_property
+    def nodes(self) -> list[nodes.Node]:
+        return [self.tree, *chain.from_iterable(self.sections)]
+
+    @cached_property
     def compiled(self) -> Template:
+        self.sections  # noqa: B018 - a tree that is too deep would end the process
         return self._once(lambda: compile_template(self.tree))
 
     @cached_property
     def prompt_ends(self) -> bool:
-        return self.ask(generation_prompt_ends)
+        return self.ask(lambda: generation_prompt_ends(self.tree, self.sections))
 
-    def ask(self, question: Callable[[nodes.Template], Any]) -> Any:
-        """Ask something of the tree. A tree may be parsed and still be too deep to be walked."""
-        tree = self.tree
+    def ask(self, question: Callable[[], Any]) -> Any:
+        """Ask something of the tree."""
+        self.sections  # noqa: B018 - raises where the tree cannot be walked
         try:
-            return question(tree)
+            return question()
         except MemoryError:
             raise
         except Exception as error:
@@ -193,12 +204,11 @@ class Worker:
 
     def _prompt(
         self, source: _Source, characters: int, wired: tuple[Any, ...], body: bool, text: str | None
-    ) -> tuple[str, int | None, int | None]:
-        compiled, conversation = source.compiled, self._conversation(wired)
-        if body and source.prompt_ends:
-            return render_with_body(compiled, conversation, characters, text)
-        prompt, line = render(compiled, conversation, characters, text)
-        return prompt, None, line
+    ) -> Any:
+        compiled = source.compiled
+        return render(
+            compiled, self._conversation(wired), characters, text, body and source.prompt_ends
+        )
 
     def _chunk(self, source: _Source, _: int, wired: tuple[Any, ...], offset: int) -> Any:
         return chunk_at(source.compiled, self._conversation(wired), offset)
@@ -209,16 +219,16 @@ class Worker:
         return empty
 
     def _names(self, source: _Source, _: int) -> Any:
-        return source.ask(names.inputs), source.ask(names.compared_texts)
+        return source.ask(lambda: (names.inputs(source.nodes), names.compared_texts(source.nodes)))
 
     def _undeclared(self, source: _Source, _: int) -> Any:
-        return source.ask(names.undeclared)
+        return source.ask(lambda: names.undeclared(source.tree))
 
     def _prompt_ends(self, source: _Source, _: int) -> bool:
         return source.prompt_ends
 
     def _skipped_branch(self, source: _Source, _: int, role: str) -> Any:
-        return source.ask(lambda tree: skipped_branch_line(tree, role))
+        return source.ask(lambda: skipped_branch_line(source.nodes, role))
 
     _DO: dict[str, Callable[..., Any]] = {  # noqa: RUF012 - never changed
         "prompt": _prompt,

@@ -61,12 +61,27 @@ def parse_template(text: str) -> nodes.Template:
         tree = environment().parse(text)
     except Exception as error:
         raise as_render_error(error) from error
-    level: list[nodes.Node] = [tree]
-    for _ in range(_MOST_LEVELS):
-        level = [child for node in level for child in node.iter_child_nodes()]
-        if not level:
-            return tree
-    raise RenderError("RecursionError", "the template is nested too deeply", level[0].lineno)
+    return tree
+
+
+def in_order(node: nodes.Node) -> list[nodes.Node]:
+    """Return all nodes of a syntax tree, each before what is within it.
+
+    Raises:
+        RenderError: the tree is nested too deeply.
+    """
+    found = []
+    open_ = [iter((node,))]
+    while open_:
+        child = next(open_[-1], None)
+        if child is None:
+            open_.pop()
+            continue
+        found.append(child)
+        open_.append(child.iter_child_nodes())
+        if len(open_) > _MOST_LEVELS:
+            raise RenderError("RecursionError", "the template is nested too deeply", child.lineno)
+    return found
 
 
 def compile_template(tree: nodes.Template) -> Template:
@@ -81,38 +96,45 @@ def compile_template(tree: nodes.Template) -> Template:
         raise as_render_error(error) from error
 
 
+Place = tuple[int, int, int | None]
+
+
 def render(
-    template: Template, conversation: Conversation, most: int, text: str | None = None
-) -> tuple[str, int | None]:
-    """Render a conversation, and find the line that first writes a text, at the cost of the render alone.
+    template: Template, conversation: Conversation, most: int, text: str | None = None, body: bool = False
+) -> tuple[str, int | None, Place | None]:
+    """Render a conversation, and find what first writes a text, at the cost of the render alone.
 
     Args:
         template: the compiled template.
         conversation: the conversation.
         most: longest output, in characters.
         text: what to look for within single chunks.
+        body: tell the length of what comes before the generation prompt; only for conversations that end with
+            one, and for templates of which `prompt_end.generation_prompt_ends` is true.
 
     Returns:
-        The prompt, and the line of the template source; None where no single chunk holds the text.
+        The prompt; the length of its body, where asked for; and the fields of a `rendering.WrittenAt`, None
+        where no single chunk holds the text.
 
     Raises:
         RenderError: with the kind, text and template line of whatever the template raised.
     """
-    line = None
-    with _running(template, conversation) as (chunks, _):
-        parts: list[str] = []
+    place = None
+    parts: list[str] = []
+    asked = _Asked(parts) if body else None
+    with _running(template, conversation, asked) as (chunks, _):
         size = 0
         for chunk in chunks:
             parts.append(chunk)
             size += len(chunk)
             if size > most:
-                raise _too_long(most)
+                raise RenderLimit(f"too long: the template wrote more than {most:,} characters")
             if text is not None and text in chunk:
-                line, text = _line(template, chunks), None
+                place, text = (size - len(chunk), size, _line(template, chunks)), None
         prompt = "".join(parts)
         if conversation.continued is not None:
             prompt = continuation.cut(prompt, conversation.passed[-1], conversation.continued)
-        return prompt, line
+    return prompt, None if asked is None else sum(map(len, parts[: asked.chunks])), place
 
 
 class _Asked:
@@ -126,34 +148,6 @@ class _Asked:
         if self.chunks is None:
             self.chunks = len(self._written)
         return True
-
-
-def render_with_body(
-    template: Template, conversation: Conversation, most: int, text: str | None = None
-) -> tuple[str, int, int | None]:
-    """Render a conversation with its generation prompt, and tell the length of what comes before that.
-
-    Only for templates of which `prompt_end.generation_prompt_ends` is true.
-
-    Returns:
-        The prompt, the length of its body, and the line as `render` returns it.
-
-    Raises:
-        RenderError: as `render`.
-    """
-    line = None
-    parts: list[str] = []
-    asked = _Asked(parts)
-    with _running(template, conversation, asked) as (chunks, _):
-        size = 0
-        for chunk in chunks:
-            parts.append(chunk)
-            size += len(chunk)
-            if size > most:
-                raise _too_long(most)
-            if text is not None and text in chunk:
-                line, text = _line(template, chunks), None
-    return "".join(parts), sum(map(len, parts[: asked.chunks])), line
 
 
 def chunk_at(
@@ -183,10 +177,6 @@ def chunk_at(
                 return start, end, messages, any(key < 0 for key in bound), _line(template, chunks)
             start = end
     return ()
-
-
-def _too_long(most: int) -> RenderLimit:
-    return RenderLimit(f"too long: the template wrote more than {most:,} characters")
 
 
 @contextmanager
@@ -251,8 +241,13 @@ def _line(template: Template, generator: Any) -> int | None:
     frame = _innermost_frame(generator)
     if frame is None:
         return None
+    return template_line(template, frame.f_lineno)
+
+
+def template_line(template: Template, code_line: int) -> int:
+    """Return the line of a template's source from which a line of its compiled code was made."""
     code_lines, template_lines = _line_table(template)
-    place = bisect_right(code_lines, frame.f_lineno) - 1
+    place = bisect_right(code_lines, code_line) - 1
     return template_lines[place] if place >= 0 else 1
 
 
@@ -287,7 +282,7 @@ def as_render_error(error: Exception) -> RenderError:
     for frame, frame_line in traceback.walk_tb(error.__traceback__):
         template = frame.f_globals.get("__jinja_template__")
         if template is not None:
-            line = template.get_corresponding_lineno(frame_line)
+            line = template_line(template, frame_line)
     if isinstance(error, RecursionError):
         return RenderError("RecursionError", "the template is nested too deeply", line)
     if isinstance(error, MemoryError):

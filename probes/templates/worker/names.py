@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jinja2.meta
@@ -15,31 +15,40 @@ from .environment import environment
 _SCOPES = frozenset({"loop", "caller", "varargs", "kwargs", "self", "super"})
 
 
-def inputs(tree: nodes.Template) -> list[str]:
+def inputs(found: Sequence[nodes.Node]) -> list[str]:
     """Return the names that are read before they are set, sorted.
 
     Jinja's own analysis (`undeclared`) also lists variables that are set on one path only, such as a loop's
     own variables. A chat-template kwarg of such a name is almost never read, so the first occurrence in the
     order of evaluation decides here.
+
+    Args:
+        found: all nodes of the tree, itself first.
     """
     first: dict[str, bool] = {}
-    for name, read in _in_order(tree):
+    for name, read in _in_order(found[0]):
         first.setdefault(name, read)
-    macros = {macro.name for macro in tree.find_all(nodes.Macro)}
+    macros = {node.name for node in found if isinstance(node, nodes.Macro)}
     others = _SCOPES | macros | environment().globals.keys()
     return sorted(name for name, read in first.items() if read and name not in others)
 
 
-def compared_texts(tree: nodes.Template) -> dict[str, list[str]]:
-    """Return, for each name that is compared with texts, those texts, each once, in order."""
-    found: dict[str, dict[str, None]] = {}
-    for comparison in tree.find_all(nodes.Compare):
+def compared_texts(found: Sequence[nodes.Node]) -> dict[str, list[str]]:
+    """Return, for each name that is compared with texts, those texts, each once, in order.
+
+    Args:
+        found: all nodes of the tree.
+    """
+    known: dict[str, dict[str, None]] = {}
+    for comparison in found:
+        if not isinstance(comparison, nodes.Compare):
+            continue
         sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
         names = {side.name for side in sides if isinstance(side, nodes.Name)}
         texts = dict.fromkeys(text for side in sides for text in _texts(side)) if names else {}
         for name in names if texts else ():
-            found.setdefault(name, {}).update(texts)
-    return {name: list(texts) for name, texts in found.items()}
+            known.setdefault(name, {}).update(texts)
+    return {name: list(texts) for name, texts in known.items()}
 
 
 def _texts(node: nodes.Node) -> Iterator[str]:

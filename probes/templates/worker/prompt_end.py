@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jinja2 import nodes
 
 _FLAG = "add_generation_prompt"
 
 
-def generation_prompt_ends(tree: nodes.Template) -> bool:
+def generation_prompt_ends(tree: nodes.Template, sections: Sequence[Sequence[nodes.Node]]) -> bool:
     """Tell whether all that a template does with `add_generation_prompt` is to end with an `if` of it.
 
     Then the prompt without it is what was written before the template asked.
+
+    Args:
+        tree: the syntax tree.
+        sections: all nodes of each of its outermost statements.
     """
-    names = list(tree.find_all(nodes.Name))
-    if any(name.name == _FLAG and name.ctx != "load" for name in names):
+    flags = [[node for node in section if _is_flag(node)] for section in sections]
+    if any(flag.ctx != "load" for found in flags for flag in found):  # type: ignore[attr-defined]
         return False
-    body = list(tree.body)
-    first = next((at for at, node in enumerate(body) if _names_flag(node)), len(body))
+    first = next((at for at, found in enumerate(flags) if found), len(flags))
     return all(
         isinstance(node, nodes.If)
         and not node.elif_
         and not node.else_
         and _ends_with_flag(node.test)
         and not any(map(_names_flag, node.body))
-        for node in body[first:]
+        for node in tree.body[first:]
     )
 
 

@@ -6,28 +6,27 @@ decided, and a line is named only where exactly one loop and one `if` come into 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jinja2 import nodes
 
 
-@lru_cache(maxsize=8)
-def skipped_branch_line(tree: nodes.Template, role: str) -> int | None:
+def skipped_branch_line(found: Sequence[nodes.Node], role: str) -> int | None:
     """Return the line of the `if` that keeps a message of a role out of the prompt, or None where unclear.
 
     Args:
-        tree: the template's syntax tree.
+        found: all nodes of the template's syntax tree.
         role: the message's role.
     """
     constants = {
         node.target.name: node.node
-        for node in tree.find_all(nodes.Assign)
-        if isinstance(node.target, nodes.Name)
+        for node in found
+        if isinstance(node, nodes.Assign)
+        and isinstance(node.target, nodes.Name)
         and isinstance(node.node, nodes.List | nodes.Tuple | nodes.Const)
     }
-    loops = (_Loop(loop, constants, role) for loop in tree.find_all(nodes.For))
+    loops = (_Loop(loop, constants, role) for loop in found if isinstance(loop, nodes.For))
     lines = {line for loop in loops for line in loop.untaken()}
     return lines.pop() if len(lines) == 1 else None
 

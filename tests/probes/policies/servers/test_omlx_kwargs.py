@@ -18,9 +18,9 @@ from tplaudit.probes.policies.servers.omlx_kwargs import (
     merge_kwargs,
     merged_prompt,
     retried,
-    shared_length,
 )
 from tplaudit.probes.templates.template import ChatTemplate
+from tplaudit.probes.text import common_prefix
 
 CASE = Path(__file__).parents[3] / "cases" / "29-strict-signature"
 
@@ -245,7 +245,7 @@ def test_the_retry_of_case_29() -> None:
     template = load_template(CASE / "template.jinja")
     before = template.render_request(earlier)
     after = template.render_request(retried(later, "text"))
-    assert shared_length(before, after) == facts["shared_chars"]
+    assert common_prefix(before, after) == facts["shared_chars"]
 
 
 def test_other_errors_are_not_retried() -> None:
@@ -260,12 +260,3 @@ def test_a_retry_that_raises_again() -> None:
     assert found.culprits == ()
     assert [(retry.chars, retry.shared_chars) for retry in found.retries] == [(None, None)] * 2
     assert all(retry.error and retry.error.startswith("TypeError") for retry in found.retries)
-
-
-def test_shared_length() -> None:
-    assert [shared_length(*pair) for pair in (("", "a"), ("ab", "ab"), ("ab", "abc"), ("ab", "ac"))] == [
-        0,
-        2,
-        2,
-        1,
-    ]

@@ -1,0 +1,229 @@
+"""The house: rooms import upwards only, nothing imports in a circle, and every module has its tests."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+#: The rooms and the modules of the corridor, in the order in which they may be imported: from below upwards.
+ORDER = (
+    "probes/errors",
+    "probes/findings",
+    "probes/conversation",
+    "probes/machine",
+    "probes/process_pool",
+    "probes/ignore_file",
+    "probes/files",
+    "probes/text",
+    "probes/templates",
+    "probes/tokenization",
+    "probes/models",
+    "probes/transcripts",
+    "probes/policies",
+    "probes/attribution",
+    "probes/thinking",
+    "probes/placements",
+    "probes/caches",
+    "probes/engine",
+    "probes/cost",
+    "probes/causes",
+    "probes/replay",
+    "probes/gate",
+    "cli",
+)
+IN_THE_CORRIDOR, IN_A_ROOM = 8, 13
+#: Folders with one module for each member of a family, however many there are.
+FAMILIES = ("servers", "sources", "formats")
+
+Sources = Mapping[str, str]
+Graph = Mapping[str, set[str]]
+
+
+def read(*folders: str) -> dict[str, str]:
+    """Return the text of every module in some folders of the project, by its path without `.py`."""
+    files = (file for folder in folders for file in sorted((ROOT / folder).rglob("*.py")))
+    return {
+        file.relative_to(ROOT).with_suffix("").as_posix(): file.read_text(encoding="utf-8") for file in files
+    }
+
+
+def graph(sources: Sources) -> dict[str, set[str]]:
+    """Return what each module imports of the others, be it in a function or for types only."""
+    return {name: set(_imported(name, text, sources)) for name, text in sources.items()}
+
+
+def _imported(name: str, text: str, sources: Sources) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        folder = PurePosixPath(name).parents[node.level - 1] / (node.module or "").replace(".", "/")
+        for alias in node.names:
+            # A name of a package may be a module of it, or stand in its __init__.
+            for found in (folder / alias.name, folder, folder / "__init__"):
+                if found.as_posix() in sources:
+                    yield found.as_posix()
+                    break
+
+
+def cycles(imports: Graph) -> list[list[str]]:
+    """Return every set of modules of which each imports, over others, itself."""
+    reached = {name: _reached(name, imports) for name in imports}
+    circles = {frozenset(each for each in reached[name] if name in reached[each]) for name in imports}
+    return sorted(sorted(circle) for circle in circles if circle)
+
+
+def _reached(name: str, imports: Graph) -> set[str]:
+    found: set[str] = set()
+    left = list(imports[name])
+    while left:
+        if (each := left.pop()) not in found:
+            found.add(each)
+            left.extend(imports[each])
+    return found
+
+
+def place(name: str) -> int | None:
+    """Return where a module's room stands in the order; None for what is in no room."""
+    folders = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
+    return next((ORDER.index(folder) for folder in folders if folder in ORDER), None)
+
+
+def against_the_order(imports: Graph) -> list[tuple[str, str]]:
+    """Return the imports of modules in rooms further down."""
+    found = []
+    for name, others in imports.items():
+        mine = place(name)
+        for other in sorted(others):
+            theirs = place(other)
+            if mine is not None and theirs is not None and theirs > mine:
+                found.append((name, other))
+    return found
+
+
+def classes_twice(sources: Sources) -> dict[str, list[str]]:
+    """Return the class names that more than one module defines, with those modules."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(name)
+    return {name: modules for name, modules in found.items() if len(modules) > 1}
+
+
+def crowded(sources: Sources) -> dict[str, int]:
+    """Return the folders of `probes` that hold more modules than a reader keeps in mind, with the number."""
+    rooms: dict[str, int] = defaultdict(int)
+    for name in sources:
+        path = PurePosixPath(name)
+        if path.name != "__init__":
+            rooms[path.parent.as_posix()] += 1
+    return {
+        room: count
+        for room, count in rooms.items()
+        if count > (IN_THE_CORRIDOR if room == "probes" else IN_A_ROOM)
+        and PurePosixPath(room).name not in FAMILIES
+    }
+
+
+def untested(sources: Sources, tests: Sources) -> list[str]:
+    """Return the modules that have no test file of their name in the mirrored folder."""
+    found = []
+    for name in sources:
+        path = PurePosixPath(name)
+        if (
+            path.name != "__init__"
+            and (PurePosixPath("tests") / path).with_name(f"test_{path.name}").as_posix() not in tests
+        ):
+            found.append(name)
+    return found
+
+
+MODULES = read("cli", "probes")
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    assert cycles(graph(MODULES | read("fixtures"))) == []
+
+
+def test_a_circle_is_seen_also_where_a_function_closes_it_or_a_type() -> None:
+    sources = {
+        "probes/a": "from .b import x",
+        "probes/b": "def f():\n    from .c.d import y",
+        "probes/c/d": "if TYPE_CHECKING:\n    from .. import a",
+        "probes/c/e": "from .d import y",
+    }
+    assert cycles(graph(sources)) == [["probes/a", "probes/b", "probes/c/d"]]
+    assert cycles(graph({**sources, "probes/c/d": ""})) == []
+    assert cycles(graph({"probes/a": "from .a import x"})) == [["probes/a"]]
+
+
+def test_imports_go_upwards() -> None:
+    assert against_the_order(graph(MODULES)) == []
+
+
+def test_every_module_is_in_a_room() -> None:
+    assert [name for name in MODULES if place(name) is None and name != "probes/__init__"] == []
+
+
+def test_an_import_against_the_order_is_seen() -> None:
+    sources = {
+        "probes/errors": "from .models import hub",
+        "probes/models/hub": "from ..errors import x",
+        "probes/policies/servers/a": "from ...models.hub import x\nfrom .... import __version__",
+        "probes/gate/observe/b": "def f():\n    from ....cli.app import main",
+        "cli/app": "from ..probes.gate.observe import b",
+    }
+    assert against_the_order(graph(sources)) == [
+        ("probes/errors", "probes/models/hub"),
+        ("probes/gate/observe/b", "cli/app"),
+    ]
+
+
+def test_a_class_name_stands_for_one_class() -> None:
+    assert classes_twice(MODULES) == {}
+
+
+def test_a_second_class_of_a_name_is_seen() -> None:
+    sources = {"probes/a": "class A: ...", "cli/b": "def f():\n    class A: ...", "cli/c": "class C: ..."}
+    assert classes_twice(sources) == {"A": ["probes/a", "cli/b"]}
+
+
+def test_no_room_is_crowded() -> None:
+    assert crowded(read("probes")) == {}
+
+
+@pytest.mark.parametrize(
+    ("room", "count", "full"),
+    [("probes", 9, True), ("probes/a", 13, False), ("probes/a", 14, True), ("probes/a/servers", 30, False)],
+)
+def test_a_crowded_room_is_seen(room: str, count: int, full: bool) -> None:
+    sources = {f"{room}/m{number}": "" for number in range(count)} | {f"{room}/__init__": ""}
+    assert crowded(sources) == ({room: count} if full else {})
+
+
+#: Modules without a test file of their own, and why.
+ELSEWHERE: dict[str, str] = {}
+
+
+def test_every_module_has_its_tests() -> None:
+    left = [
+        name for name in untested(MODULES, read("tests")) if not any(fnmatch(name, one) for one in ELSEWHERE)
+    ]
+    assert left == []
+
+
+def test_no_exception_is_stale() -> None:
+    without = untested(MODULES, read("tests"))
+    assert [pattern for pattern in ELSEWHERE if not any(fnmatch(name, pattern) for name in without)] == []
+
+
+def test_a_module_without_tests_is_seen() -> None:
+    sources = {"probes/a/b": "", "probes/a/__init__": "", "cli/c": ""}
+    assert untested(sources, {"tests/probes/a/test_b": ""}) == ["cli/c"]
+    assert untested(sources, {"tests/probes/test_b": "", "tests/cli/test_c": ""}) == ["probes/a/b"]
