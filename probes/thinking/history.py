@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Literal
 
 from ..conversation import Message, Request
-from ..errors import RenderError, RenderLimit
+from ..errors import RenderError
 from ..templates.rendering import Profile, PromptText, RenderTask
 from ..templates.template import ChatTemplate
 
@@ -251,10 +251,8 @@ class _View:
 
 
 def _outcome(conversation: _Conversation, prompt: PromptText | RenderError) -> _Outcome:
-    if isinstance(prompt, RenderLimit):
-        return _Outcome(None, f"the render was stopped: {prompt.message}")
     if isinstance(prompt, RenderError):
-        return _Outcome(None, f"the template raises {prompt}")
+        return _Outcome(None, f"the template {prompt.clause}")
     if conversation.text in prompt.text:
         return _Outcome(prompt.text, None)
     what = "tool results" if conversation.text == RESULT else "assistant turns"
