@@ -89,9 +89,9 @@ def command(given: CalibrateOptions) -> None:
     next call continues, and replays of this model on this machine use them. No template or tokenizer is
     needed.
     """
+    from ..probes import extras
     from ..probes.cost.calibration import calibration_file, identified
     from ..probes.models.model import find_model
-    from ..probes.tokenization import extras
 
     extras.check_mlx("calibrate")
     found_model = find_model(given.model)
