@@ -165,7 +165,7 @@ def _check_files(given: ReplayOptions) -> None:
 
 def _check_installed(given: ReplayOptions) -> None:
     """See that a model can run where one is asked for. Raises UsageError where it cannot."""
-    from ..probes.tokenization import extras
+    from ..probes import extras
 
     if given.engine is Engine.mlx:
         extras.check_mlx("--engine mlx")
@@ -175,7 +175,7 @@ def _check_installed(given: ReplayOptions) -> None:
 
 def _default_engine(model: ReplayModel) -> str:
     """Return the engine of a model; what counts tokens, with a note, where no model can run."""
-    from ..probes.tokenization import extras
+    from ..probes import extras
 
     if model.default_engine == "mlx" and not extras.has_mlx():
         say(f"note: mlx-lm is not installed, so tokens are only counted; to run the model, {extras.INSTALL}")

@@ -239,7 +239,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes": (
         "used by all rooms and run by their tests",
-        "conversation errors extras files process_pool",
+        "conversation errors files process_pool",
     ),
     "probes/cost": (
         "run by test_calibration.py and test_prefill_timer.py",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from .extras import INSTALL, has_transformers
+from ..extras import INSTALL, has_transformers
 from .model_directory import OnlyTransformersError, load_model_directory
 from .tokens import CharacterTokenizer, Encoded, Ids, Tokenizer
 

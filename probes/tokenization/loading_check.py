@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import InputError
+from ..extras import INSTALL, has_transformers
 from ..files import read_json
 from ..findings import Finding, finding
-from .extras import INSTALL, has_transformers
 from .tokenizer_class import is_known_type
 
 #: Texts on which pre-tokenizers differ: numbers, white space, contractions, code, combining marks, scripts.

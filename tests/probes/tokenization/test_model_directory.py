@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tplaudit.fixtures import DEFAULT_MODEL
+from tplaudit.probes import extras
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.tokenization import extras
 from tplaudit.probes.tokenization.files import load_tokenizer, quiet_transformers
 from tplaudit.probes.tokenization.model_directory import (
     LoadedDirectory,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tplaudit.fixtures import transcript
 from tplaudit.probes.errors import UsageError
-from tplaudit.probes.tokenization.extras import INSTALL, check_mlx, has_mlx, has_transformers
+from tplaudit.probes.extras import INSTALL, check_mlx, has_mlx, has_transformers
 
 WITHOUT = (
     "import sys\n"

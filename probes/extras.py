@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from ..errors import UsageError
+from .errors import UsageError
 
 #: What to do where they are missing, one clause.
 INSTALL = "install tplaudit with its extra: tplaudit[mlx]"
