@@ -6,8 +6,6 @@ import re
 from functools import partial
 from typing import Any
 
-import re
-
 #: The most of an exception's text that is kept, in characters; a template may raise a whole conversation.
 _LONGEST_MESSAGE = 300
 

@@ -417,6 +417,7 @@ class ChatTemplate:
             lasting=lasting,
         )
 
+
 def _prompt_text(text: str, body: int | None, place: tuple[int, int, int | None] | None) -> PromptText:
     return PromptText(text, body, None if place is None else WrittenAt(*place))
 
