@@ -185,7 +185,6 @@ class Renderer:
             RenderError: the conversation is nested too deeply.
         """
         with self._lock:
-            self._renew()
             try:
                 return WiredJob(self._sent.wired(job), self._sent.memory)
             except RecursionError:
