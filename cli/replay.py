@@ -120,6 +120,17 @@ class ReplayOptions:
     fail_on: options.Threshold = FailOn.never
     as_json: options.Json = False
     output: options.Output = None
+    try_remedies: Annotated[
+        int | None,
+        typer.Option(
+            "--try-remedies",
+            min=0,
+            metavar="N",
+            help="Replay the session again with the N remedies that promise most, alone and together. "
+            "Default: 3, fewer for a long session.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
 
 
 @options.taken_from(ReplayOptions)
@@ -205,6 +216,7 @@ def _settings(given: ReplayOptions, model: ReplayModel) -> ReplaySettings:
         given.prefill_rate,
         None if given.prefill_rate else options.read_calibration(given.calibration, identity),
         identity,
+        given.try_remedies,
     )
 
 

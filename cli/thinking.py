@@ -90,7 +90,7 @@ def command(given: ThinkingOptions) -> None:
 
 
 def _settings(given: ThinkingOptions) -> ProbeSettings:
-    from ..probes.ignore_file import read_ignore_file
+    from ..probes.findings import read_ignore_file
     from ..probes.placements.sweep import ProbeSettings
 
     return ProbeSettings(

@@ -102,6 +102,7 @@ class Request:
         fields: other fields of the request's body that some servers hand on to the template, such as
             `thinking` or `reasoning_effort`.
         sent: when the client sent it, where the transcript tells.
+        response_id: id of the response to it, which a later request may name as its predecessor.
     """
 
     messages: tuple[Message, ...]
@@ -115,6 +116,7 @@ class Request:
     system: Any = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     sent: datetime | None = None
+    response_id: str | None = None
 
     def role_of(self, index: int) -> str:
         """Return the role of the message at an index that an owner or a piece names."""

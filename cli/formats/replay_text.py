@@ -38,6 +38,8 @@ def draw(report: ReplayReport, console: Console) -> None:
     for policy in report.policies:
         console.print(_turns(report, policy, console.width))
         console.print(escape(policy.summary))
+        for line in _tried(policy):
+            console.print(escape(line))
         if policy.totals.wasted:
             console.print(escape(_times(policy, report.hours)))
         console.print()
@@ -91,6 +93,19 @@ def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
     table.add_section()
     table.add_row(*(last[at] for at in shown), style="bold")
     return table
+
+
+def _tried(policy: PolicyReport) -> Iterator[str]:
+    """Say what the remedies came to that were tried on the whole session."""
+    before = policy.totals
+    for tried in policy.tried:
+        raised = f"; {tried.raised} turns raise then" if tried.raised else ""
+        steps = ", ".join(f"{step.set} saves {step.saves:,}" for step in tried.steps)
+        yield (
+            f"Tried on the whole session: {tried.remedy.set}: avoidable {before.avoidable:,} -> "
+            f"{tried.totals.avoidable:,}, re-prefilled {before.reprefill:,} -> {tried.totals.reprefill:,}"
+            f"{f' ({steps})' if steps else ''}{raised}."
+        )
 
 
 def _share(totals: Totals, explained: bool) -> list[str]:
@@ -178,7 +193,7 @@ def _why(turn: TurnReport) -> list[str]:
 
 
 def _remedy(remedy: Remedy | None) -> str:
-    return f"{remedy.set} ({remedy.tokens:,})" if remedy else ""
+    return f"{remedy.set} ({remedy.saves:,})" if remedy else ""
 
 
 def _alike(findings: Sequence[ReplayFinding]) -> list[list[ReplayFinding]]:

@@ -8,7 +8,6 @@ from difflib import SequenceMatcher
 from rich.console import Console
 from rich.text import Text
 
-from ...probes.conversation import named_messages
 from ...probes.replay.replay_report import Divergence, MessageRef, Place, Remedy, ReplayReport, TurnReport
 from .durations import duration
 
@@ -32,6 +31,7 @@ def draw_turn(report: ReplayReport, number: int, console: Console) -> None:
 def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     if turn.error is not None:
         yield Text(f"the template raised: {turn.error}", style="red")
+        yield from _raised(turn)
         return
     yield _field(
         "tokens", f"{turn.prompt_tokens:,} in the prompt; {turn.depth:,} shared, {turn.reused:,} reused"
@@ -43,13 +43,7 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     if turn.cost is not None:
         error = "" if turn.cost.error is None else f", with an error of {duration(turn.cost.error)}"
         yield _field("seconds", f"{duration(turn.cost.seconds)} ({turn.cost.kind}{error})")
-    for action in turn.actions:
-        if action.kind != "kept":
-            which = named_messages(action.messages)
-            yield _field(
-                "server",
-                f"{action.kind} {which}: {action.why}" if which else f"{action.kind}: {action.why}",
-            )
+    yield from _server(turn)
     if turn.divergence is None:
         yield _field(
             "diverges",
@@ -69,6 +63,32 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
         )
         if miss.remedy is not None:
             yield _remedy(miss.remedy)
+
+
+def _raised(turn: TurnReport) -> Iterator[Text]:
+    """Say what a template raised on, what the server had made of it, and what would help."""
+    yield from _server(turn)
+    raised = turn.failure
+    if raised is None:
+        return
+    yield _field("at", _place(Place("message" if raised.message else "head", raised.message, raised.line)))
+    yield _field("cause", raised.evidence)
+    for remedy in raised.remedies:
+        yield Text(f"  {'remedy':<8} {remedy.set}", style="green").append(
+            f"; paste {remedy.paste}" if remedy.paste else ""
+        )
+
+
+def _server(turn: TurnReport) -> Iterator[Text]:
+    for number, action in enumerate(turn.actions):
+        if action.kind == "kept":
+            continue
+        which = ", ".join(map(str, action.messages))
+        kind: str = action.kind
+        later = {index for other in turn.actions[number + 1 :] for index in other.messages}
+        if kind == "dropped" and later.intersection(action.messages):
+            kind = "shortened"  # what is left of the message is moved or converted
+        yield _field("server", f"{kind} message {which}: {action.why}" if which else f"{kind}: {action.why}")
 
 
 def _divergence(divergence: Divergence, block_size: int) -> Iterator[Text]:
@@ -131,7 +151,7 @@ def _field(name: str, text: str) -> Text:
 
 
 def _remedy(remedy: Remedy) -> Text:
-    line = Text(f"  {'remedy':<9} {remedy.set}: {remedy.tokens:,} tokens more", style="green")
+    line = Text(f"  {'remedy':<9} {remedy.set}: saves {remedy.saves:,} tokens", style="green")
     return line.append(f"; paste {remedy.paste}") if remedy.paste else line
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, RenderError
-from ..ignore_file import Ignore
+from ..findings import Ignore
 from ..models.bundled import bundled_model
 from ..models.template_files import load_template
 from ..models.template_info import Failure

@@ -15,6 +15,7 @@ from ..models.model import ReplayModel
 from ..policies.registry import parse_policy
 from ..process_pool import LostItem, parallel_map
 from ..transcripts.reader import open_transcript
+from .remedies import with_tried_remedies
 from .replay import Replay
 from .replay_report import ReplayReport
 
@@ -32,6 +33,7 @@ class ReplaySettings:
         store: whether replies are stored behind their prompts.
         prefill_rate: tokens per second, for predicted seconds; None for none.
         calibration: what to predict seconds from where no rate is given; None for none.
+        try_remedies: how many remedies to try on the whole session; None for what `remedies` does by itself.
         identity: the model, by which a calibration is known; None for none of its own.
     """
 
@@ -44,6 +46,7 @@ class ReplaySettings:
     prefill_rate: float | None = None
     calibration: Calibration | None = None
     identity: CalibratedModel | None = None
+    try_remedies: int | None = None
 
 
 def replay_in_processes(
@@ -113,4 +116,5 @@ def _replay(settings: ReplaySettings, model: ReplayModel, policies: Sequence[str
             pass
     except InputError as failure:
         error = str(failure)
-    return replay.report(complete=error is None, error=error)
+    report = replay.report(complete=error is None, error=error)
+    return with_tried_remedies(replay, report, settings.try_remedies)

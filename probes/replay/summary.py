@@ -76,7 +76,7 @@ def _why(divergence: Divergence, actions: Sequence[Action]) -> str:
     sure = "" if divergence.confirmed or divergence.cause == "other" else " (likely)"
     evidence = "" if said else f" Cause{sure}: {divergence.evidence}."
     remedy = divergence.remedy
-    return evidence + (f" Remedy: {remedy.set} (shares {remedy.tokens:,} more tokens)." if remedy else "")
+    return evidence + (f" Remedy: {remedy.set} (saves {remedy.saves:,} tokens)." if remedy else "")
 
 
 def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:

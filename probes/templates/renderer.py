@@ -32,7 +32,7 @@ _FOR_EVER = (1e9, 1 << 62)
 
 
 @dataclass(slots=True)
-class Budget:
+class RenderBudget:
     """What the renders of one template may still take together; counted down.
 
     Attributes:
@@ -201,7 +201,9 @@ class Renderer:
             raise answer
         return answer
 
-    def do(self, text: str, tasks: Sequence[Task], limits: Limits, budget: Budget | None = None) -> list[Any]:
+    def do(
+        self, text: str, tasks: Sequence[Task], limits: Limits, budget: RenderBudget | None = None
+    ) -> list[Any]:
         """Do several tasks with one template, each as if it were alone.
 
         Args:
@@ -246,7 +248,7 @@ class Renderer:
         return results
 
     def _exchange(
-        self, text: str, tasks: Sequence[Task], limits: Limits, budget: Budget | None
+        self, text: str, tasks: Sequence[Task], limits: Limits, budget: RenderBudget | None
     ) -> Iterator[Any]:
         self._renew()
         if self._sent.full:
@@ -314,7 +316,7 @@ def _too_deep() -> RenderError:
     return RenderError("RecursionError", "the conversation is nested too deeply")
 
 
-def _result(answer: Any, limits: Limits, budget: Budget | None) -> Any:
+def _result(answer: Any, limits: Limits, budget: RenderBudget | None) -> Any:
     if answer is None:
         return None
     slow, inflated, succeeded, value = answer

@@ -124,7 +124,7 @@ def observe(template: ChatTemplate, variants: Sequence[Switched], observing: Obs
 
     Args:
         template: the templates.
-        variants: switches with which the telling conversations are rendered as well.
+        variants: switches with which some conversations are rendered as well.
         observing: kwargs, clock and engine.
 
     Raises:
@@ -183,7 +183,7 @@ def by_placement(rows: Iterable[PlacementReport]) -> dict[Subject, PlacementRepo
 
 
 def placement(row: PlacementReport) -> Subject:
-    """Return a placement as `tplaudit probe --show` names it; as a variant, what a row has besides."""
+    """Return a placement as `tplaudit probe --show` names it; as a variant, its switch or profile."""
     words = [
         row.placement,
         *([] if row.leading else ["no-leading"]),

@@ -79,7 +79,7 @@ def _wanted(variants: Sequence[Switched], kwargs: Mapping[str, Any], now: dateti
         yield _Wanted(shape.subject(RAW), (_last(shape, kwargs, now),), "raw", bodies=False)
     for name, value in variants:
         for shape in SHAPES:
-            if shape.telling:
+            if shape.with_switches:
                 request = _last(shape, {**kwargs, name: value}, now)
                 yield _Wanted(shape.subject(setting(name, value)), (request,))
 
