@@ -239,7 +239,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes": (
         "used by all rooms and run by their tests",
-        "conversation errors files process_pool",
+        "conversation errors files",
     ),
     "probes/cost": (
         "run by test_calibration.py and test_prefill_timer.py",
@@ -291,11 +291,11 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes/templates": (
         "run by every render: test_rendering.py, test_limits.py",
-        "inputs renderer source switches template wire worker_process",
+        "inputs llamacpp_worker renderer serving source switches template wire worker_process",
     ),
     "probes/templates/worker": (
         "run in the worker by every render: test_rendering.py, test_limits.py",
-        "__main__ code continuation environment evaluation names prompt_end skipped_branch",
+        "__main__ evaluation names skipped_branch",
     ),
     "probes/thinking": (
         "run by test_thinking.py and tests/cli/test_thinking.py",
