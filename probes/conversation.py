@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -195,3 +195,13 @@ class Transcript:
                 yield request.replace(kwargs={**request.kwargs, **kwargs})
 
         return Transcript(self.source, self.dialect, read)
+
+
+def named_messages(indices: Iterable[int]) -> str:
+    """Return words for some messages, by their indices: `message 3`, `messages 3, 7`, `the system prompt`."""
+    found = list(indices)
+    numbers = [str(index) for index in found if index != TOP_LEVEL]
+    names = ["the system prompt"] if TOP_LEVEL in found else []
+    if numbers:
+        names.append(f"message{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}")
+    return " and ".join(names)

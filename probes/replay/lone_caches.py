@@ -77,6 +77,26 @@ class LoneCaches:
         prompt[:same] = stored[:same]
         return Alone(cache.probe(ids), cache.probe(prompt))
 
+    def would_reuse(self, predecessor: int, chain: Sequence[Step], shared: int, length: int) -> int:
+        """Tell how much of a prompt of a length is reused that shares some tokens with what is stored.
+
+        Where it shares more than is stored, because the predecessor would have stored more, all of that
+        counts which the cache gives back by the same rule.
+
+        Args:
+            predecessor: the request that it continues.
+            chain: as of `follow`.
+            shared: tokens that it shares with the predecessor's sequence.
+            length: its length in tokens.
+        """
+        cache = self._at(predecessor, chain)
+        stored = self._sequence(predecessor)
+        prompt = np.full(length, _OTHER, np.int32)
+        same = min(len(stored), shared)
+        prompt[:same] = stored[:same]
+        reused = cache.probe(prompt)
+        return reused if shared <= len(stored) else max(reused, cache.reusable(shared, length))
+
     def store(self, predecessor: int | None, step: Step, ids: Ids, sequence: Ids) -> None:
         """Take a turn in behind its predecessor; `follow` has to be asked about it first.
 

@@ -14,9 +14,8 @@ from ..attribution.kept_tokens import kept_tokens
 from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache, PromptBoundaries
 from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.server_cache import server_cache
-from ..caches.storage import Store, stored_length
-from ..caches.stored_reply import Reply, opens_thinking, reply_of, stores_thinking
+from ..caches.registry import cache_name, server_cache
+from ..caches.stored_reply import Reply, Store, opens_thinking, reply_of, stored_length, stores_thinking
 from ..caches.stored_sequences import StoredSequences
 from ..causes.reasoning import reasoning_lost
 from ..conversation import Request, Transcript, written_alike
@@ -26,15 +25,18 @@ from ..errors import RenderError
 from ..models.layers import Layers
 from ..models.model import ReplayModel
 from ..policies.base import Policy, Prepared, render_prepared
+from ..policies.registry import canonical
 from ..tokenization.tokens import IncrementalEncoder
 from ..transcripts.grouping.arrival import in_order_of_arrival
 from ..transcripts.grouping.conversations import Continuation, Conversations
 from .cache_misses import Eviction, cache_misses
 from .comparison import Comparison
 from .divergence import divergence, reply_divergence, since_previous
-from .explanation import Explanation, explanation
+from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
 from .findings import replay_findings
 from .lone_caches import Alone, LoneCaches, Step
+from .prefill_price import PrefillPrice
+from .raised_turn import RaiseExplainer
 from .replay_report import (
     SCHEMA,
     CacheCounts,
@@ -102,6 +104,7 @@ class Replay:
         self.store = store
         self.prefilling = prefilling or PrefillTimer(engine)
         kept = layout or (engine.layout if engine else model.state_size)
+        self._layout = kept
         self.model_kind = kept.kind
         self.sizes = kept.sizes
         self.verifications: list[Verification] | None = [] if verify else None
@@ -157,6 +160,33 @@ class Replay:
             prefill_rate=self.prefilling.rate,
             prediction=self.prefilling.prediction(),
             hours=hours,
+        )
+
+    def again(
+        self,
+        transcript: Transcript,
+        policies: Sequence[Policy],
+        *,
+        block_size: int | None = None,
+        unlimited: bool = False,
+    ) -> Replay:
+        """Return a replay of the same kind that only counts, of other requests or under other policies.
+
+        Args:
+            transcript: the requests.
+            policies: the policies.
+            block_size: other blocks; None for those of this replay.
+            unlimited: whether the caches have no limit.
+        """
+        return Replay(
+            transcript,
+            self.model,
+            policies,
+            block_size=block_size or self._block_size,
+            capacity_bytes=None if unlimited else self.capacity_bytes,
+            store=self.store,
+            layout=self._layout,
+            causes=False,
         )
 
     @property
@@ -223,6 +253,9 @@ class _PolicyRun:
         self._stand_ins: dict[int, int | None] = {}
         self._prompts: dict[int, Prompt] = {}
         self._looked_up: list[Continuation] = []
+        self._raises = RaiseExplainer(policy, replay.model.template)
+        # llama.cpp moves states of plain layers only.
+        self._shifts = canonical(policy.name).startswith("llama-cpp") and replay.model_kind == "plain"
 
     def turn(
         self, request: Request, continuation: Continuation, rendered: list[tuple[Prepared, str, Ids]]
@@ -240,6 +273,7 @@ class _PolicyRun:
             return self._replayed(prompt, continuation)
         except RenderError as error:
             self._stand_ins[continuation.turn] = self._base(continuation)
+            why = self._raises.explain(request, prepared, error) if self._replay.causes else None
             return TurnReport(
                 continuation.turn,
                 len(request.messages),
@@ -249,6 +283,7 @@ class _PolicyRun:
                 changed=continuation.changed,
                 actions=prepared.actions,
                 error=str(error),
+                failure=why,
             )
 
     def _base(self, continuation: Continuation) -> int | None:
@@ -319,7 +354,8 @@ class _PolicyRun:
         if compared is not None:
             unavoidable = min(reprefill, max(1, len(ids) - alone.unaltered))
         lost = self._misses(prompt, continuation, base, match, alone)
-        why = self._explained(compared)
+        price = self._price(base, len(ids), match.reused, unavoidable)
+        why = self._explained(compared, base, price)
         parted = self._parted(compared, base, why)
         same = compared is not None and base == continuation.predecessor
         since = since_previous(compared, why) if compared is not None and same else None
@@ -353,6 +389,7 @@ class _PolicyRun:
             cost=cost,
             actions=prompt.actions,
             reply=StoredReply(len(output), reply.source) if reply else None,
+            explained=explained_tokens(price, why, lost) if self._replay.causes else None,
         )
 
     def _alone(self, compared: Comparison | None, base: int | None) -> Alone:
@@ -361,6 +398,9 @@ class _PolicyRun:
             return Alone(0, 0)
         earlier, later = compared.earlier, compared.later
         new = self._replay.conversations.new_messages(earlier.client, later.client)
+        if self._kept[base].output:
+            # What is stored of the predecessor ends in its reply, which is then no new message.
+            new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
         encode = self.encoder.fork().encode
         kept = kept_tokens(earlier, later, new, compared.body_is_prefix, encode)
         return self._lone.follow(base, self._chain(base), later.ids, kept)
@@ -416,9 +456,7 @@ class _PolicyRun:
         if kept.reply and kept.output and compared.is_prefix and shared >= len(compared.earlier.ids):
             if shared == len(ids):
                 return None  # the same prompt again: it ends where the reply begins
-            return reply_divergence(
-                compared, kept.reply, kept.output, shared, size, causes=self._replay.causes
-            )
+            return reply_divergence(compared, kept.reply, kept.output, shared, size, why)
         return divergence(compared, size, why)
 
     def _reply(self, prompt: Prompt) -> tuple[Reply | None, Ids]:
@@ -435,14 +473,28 @@ class _PolicyRun:
             len(reply.ids),
             replay.store,
             open_think=opens_thinking(prompt),
-            output_cacheable=stores_thinking(self._cache.kind, replay.model.template, prompt),
+            output_cacheable=stores_thinking(cache_name(self.policy), replay.model.template, prompt),
         )
         return reply, reply.ids[: length - len(prompt.ids)]
 
-    def _explained(self, compared: Comparison | None) -> Explanation | None:
-        if compared is None or not self._replay.causes:
+    def _price(self, base: int | None, length: int, reused: int, unavoidable: int) -> PrefillPrice:
+        """Return what a turn prefills, and what it would by the rule of its conversation's own cache."""
+
+        def reuse(shared: int, other_length: int) -> int:
+            if base is None:
+                return 0
+            return self._lone.would_reuse(base, self._chain(base), shared, other_length)
+
+        return PrefillPrice(reuse, length, reused, unavoidable, self._cache.block_size, self._shifts)
+
+    def _explained(
+        self, compared: Comparison | None, base: int | None, price: PrefillPrice
+    ) -> Explanation | None:
+        if compared is None or base is None or not self._replay.causes:
             return None
-        return explanation(compared, self.policy, self.encoder)
+        kept = self._kept[base]
+        stored = StoredReplyIds(kept.reply, kept.output) if kept.reply and kept.output else None
+        return explanation(compared, self.policy, self.encoder, price, stored)
 
     def _prompt_of(self, turn: int) -> Prompt:
         """Return the prompt of an earlier turn; it is rendered again where a later one went on from it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..attribution.ownership import Owner, Region
 from ..conversation import TOP_LEVEL
 from ..cost.cost_report import Cost, Prediction, Speed, Wasted
+from ..documents import plain
 from ..files import read_json
 from ..findings import Finding
 from ..policies.base import Action
@@ -54,24 +55,29 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would stop a divergence.
+    """What would prevent a divergence.
 
     Attributes:
         kind: what it is a setting of: `kwarg`, `policy`, `client`, `template` or `cache`.
         set: what to set or do, short.
         tokens: how many more tokens the prompt would share then (counted).
         paste: a line to paste for the server or client in question, where it is known.
+        saves: how many tokens less would be prefilled then, by the cache's own rule (counted); never more
+            than the turn's re-prefill.
+        apply: what would be done to a whole session to try it; empty where that cannot be done here.
     """
 
     kind: str
     set: str
     tokens: int
     paste: str | None = None
+    saves: int = 0
+    apply: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One of several causes, one behind the other.
+    """One of several causes, in the order in which they take effect.
 
     Attributes:
         cause: an id of docs/causes.md.
@@ -82,7 +88,8 @@ class ChainLink:
         line: line of the template that wrote it.
         evidence: what shows it, one sentence without a full stop.
         values: what stood there and what stands there now, for a short stretch that changes.
-        remedy: what would stop it, where known.
+        remedy: what would prevent it, where known.
+        saves: how many tokens less are prefilled once it is undone, in the counterfactual that proves it.
     """
 
     cause: str
@@ -94,6 +101,7 @@ class ChainLink:
     evidence: str
     values: tuple[str, str] | None = None
     remedy: Remedy | None = None
+    saves: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +143,14 @@ class Divergence:
         line: line of the template that wrote the character.
         stored: the stored text from the point on, shortened.
         prompt: this prompt's text from the point on, shortened.
-        remedy: what would stop it, the most useful; None where nothing is known to.
-        block: the cache block in which the prompts part, counted from 0.
+        remedy: what would prevent it, the most useful; None where nothing is known.
+        block: the cache block in which the prompts diverge, counted from 0.
         before: what both have before the point, shortened.
         was: what the first differing character of the stored prompt belongs to.
         evidence: what shows the cause, one sentence without a full stop.
-        remedies: everything that would stop it, `remedy` first.
-        chain: this cause, and what would part the prompts next if those before were undone; at most five.
-        stored_ids: the stored ids from the point on, where the characters go on alike; else empty.
+        remedies: everything that would prevent it, `remedy` first.
+        chain: this cause, and those that would follow if the ones before were undone; at most five.
+        stored_ids: the stored ids from the point on, where the characters are the same; else empty.
         prompt_ids: this prompt's ids from there on, likewise.
     """
 
@@ -195,6 +203,23 @@ class SincePrevious:
     was: Place | None = None
     cause: str | None = None
     confirmed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedAt:
+    """Why a template raised on a turn.
+
+    Attributes:
+        line: line of the template that raised, where known.
+        message: the message, and its field, without which it does not raise; None where none was found.
+        evidence: what shows it, and what the policy had made of the message; no full stop.
+        remedies: what helps, each tried; they save nothing that could be counted.
+    """
+
+    line: int | None
+    message: MessageRef | None
+    evidence: str
+    remedies: tuple[Remedy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +277,9 @@ class TurnReport:
         actions: what the policy did to the messages.
         error: what the template raised.
         reply: what is stored of the reply; None where none was to be, or the transcript has none.
+        explained: avoidable tokens that confirmed causes, block rests and evictions account for; None where
+            no cause was looked for.
+        failure: where and why the template raised, and what would help.
     """
 
     turn: int
@@ -274,6 +302,8 @@ class TurnReport:
     actions: tuple[Action, ...] = ()
     error: str | None = None
     reply: StoredReply | None = None
+    explained: int | None = None
+    failure: RaisedAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +313,8 @@ class ReplayFinding(Finding):
     Attributes:
         policy: the policy.
         turns: the turns that show it.
-        tokens: the avoidable tokens of those turns, or the lost ones where blocks are concerned (counted).
+        tokens: the avoidable tokens of those turns; where blocks are concerned, the shared tokens that are
+            not reused (counted).
     """
 
     policy: str
@@ -307,6 +338,7 @@ class Totals:
         failed: turns that did not: the template raised, or the server answers with an error.
         seconds: measured and predicted ones together; None where there are none.
         wasted: the part of it that avoidable tokens cost; None likewise.
+        explained: avoidable tokens that are explained; None where no cause was looked for.
         measured: speed and memory, where a model ran.
     """
 
@@ -320,6 +352,7 @@ class Totals:
     wasted: Wasted | None = None
     measured: Speed | None = None
     failed: int = 0
+    explained: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +421,44 @@ class CacheInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedTurn:
+    """One turn of a session that was replayed with a remedy (counted); None where it raised."""
+
+    turn: int
+    reused: int | None
+    reprefill: int | None
+    unavoidable: int | None
+    avoidable: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TriedStep:
+    """One remedy of a set, and what it saved behind those before it (counted)."""
+
+    set: str
+    saves: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRemedy:
+    """A remedy that was applied to every request, and the whole session replayed (counted).
+
+    Attributes:
+        remedy: the remedy; of a set, all of them in one. `saves` is what less was prefilled in all.
+        turns: the turns then.
+        totals: their sums.
+        steps: the remedies of a set in the order in which they were added, each with its share.
+        raised: turns whose template raised then and did not before.
+    """
+
+    remedy: Remedy
+    turns: tuple[TriedTurn, ...]
+    totals: Totals
+    steps: tuple[TriedStep, ...] = ()
+    raised: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
     """All turns under one policy, against a cache of its own.
 
@@ -395,6 +466,7 @@ class PolicyReport:
         conversations: what the turns belong to.
         server_cache: the cache.
         cache: what it did.
+        tried: remedies that were replayed on the whole session, the best first.
     """
 
     policy: str
@@ -404,6 +476,7 @@ class PolicyReport:
     cache: CacheCounts
     summary: str
     server_cache: CacheInfo
+    tried: tuple[TriedRemedy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +510,7 @@ class VerifyReport:
         checked_turns: prompts that were compared.
         max_abs_logit_difference: largest difference of the last position's logits.
         cold_noise: the same between cold prefills of different chunking.
-        argmax_equal: whether every pair would go on with the same token.
+        argmax_equal: whether every pair would continue with the same token.
         passed: whether the difference is at most ten times the noise and every argmax is equal.
     """
 
@@ -513,14 +586,4 @@ def message_ref(owner: Owner) -> MessageRef | None:
 
 def to_json(report: ReplayReport) -> dict[str, Any]:
     """Return the report as plain JSON types."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
-    return value
-
-
-def from_json(value: Mapping[str, Any]) -> ReplayReport:
-    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
-    import msgspec
-
-    return msgspec.convert(dict(value), ReplayReport)
+    return plain(report)

@@ -40,8 +40,14 @@ def totals(
         causes=causes,
         wasted=_wasted(turns, cost, hours) if costs else None,
         measured=_speed(turns),
+        explained=_explained(turns),
         failed=sum(turn.error is not None for turn in turns),
     )
+
+
+def _explained(turns: tuple[TurnReport, ...]) -> int | None:
+    known = [turn.explained for turn in turns if turn.explained is not None]
+    return sum(known) if known else None
 
 
 def conversation_reports(
