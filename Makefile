@@ -2,6 +2,7 @@
 #
 #   make demo        install, then replay the bundled coding session under both default policies
 #   make test        the tests, but for the slow ones       make test-slow   those
+#   make test-light  what works without the extra mlx, in an environment of its own
 #   make lint        ruff                                   make typecheck   mypy --strict
 #   make bench       measure, and write the numbers into docs/performance.md
 #   make docs        regenerate what is generated in README.md and docs/ (`make test` fails where it is stale)
@@ -20,9 +21,10 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 TYPECHECK := .cache/typecheck
+LIGHT := .cache/light
 SESSION := fixtures/transcripts/claude-code.jsonl
 
-.PHONY: demo test test-slow lint typecheck bench docs clean
+.PHONY: demo test test-slow test-light lint typecheck bench docs clean
 
 demo: $(INSTALLED)
 	@echo
@@ -41,6 +43,13 @@ test: $(INSTALLED_DEV)
 
 test-slow: $(INSTALLED_DEV)
 	$(RUN) -m pytest -q -m slow
+
+# A new environment each time, so that nothing is in it but what `pip install .` brings.
+test-light: $(INSTALLED_DEV)
+	rm -rf $(LIGHT)
+	$(RUN) -m venv $(LIGHT)
+	$(LIGHT)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt .
+	$(RUN) tests/light.py $(LIGHT)/bin/python
 
 lint: $(INSTALLED_DEV)
 	$(RUN) -m ruff check .
@@ -68,7 +77,7 @@ $(RUN):
 	$(PYTHON) -m venv $(VENV)
 
 $(INSTALLED): pyproject.toml constraints.txt | $(RUN)
-	$(PIP) --editable .
+	$(PIP) --editable ".[mlx]"
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml constraints.txt | $(RUN)

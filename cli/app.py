@@ -17,30 +17,44 @@ try:
 
     from .. import __version__
     from ..probes.errors import TplauditError, UsageError
-    from . import calibrate, explain, gate, lock, policies, probe, render, replay, rules, thinking
+    from . import (
+        calibrate,
+        explain,
+        gate,
+        lock,
+        policies,
+        probe,
+        render,
+        replay,
+        rules,
+        thinking,
+        transcripts,
+    )
+    from .help import HelpCommand, HelpGroup
     from .output import discard_stdout, say
 except KeyboardInterrupt:
     sys.exit(128 + signal.SIGINT)
 
 app = typer.Typer(
     name="tplaudit",
+    cls=HelpGroup,
     help="Audits chat templates, and finds where and at what cost prompts diverge from the prefix cache.",
     invoke_without_command=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("probe")(probe.command)
-app.command("thinking")(thinking.command)
-app.command("replay")(replay.command)
-app.command("calibrate")(calibrate.command)
-app.command("render")(render.command)
-app.command("policies")(policies.command)
-app.command("gate")(gate.command)
-app.command("lock")(lock.command)
-app.command("rules")(rules.command)
-app.command("explain")(explain.command)
+app.command("probe", cls=HelpCommand)(probe.command)
+app.command("thinking", cls=HelpCommand)(thinking.command)
+app.command("replay", cls=HelpCommand)(replay.command)
+app.command("transcripts", cls=HelpCommand)(transcripts.command)
+app.command("calibrate", cls=HelpCommand)(calibrate.command)
+app.command("render", cls=HelpCommand)(render.command)
+app.command("policies", cls=HelpCommand)(policies.command)
+app.command("gate", cls=HelpCommand)(gate.command)
+app.command("lock", cls=HelpCommand)(lock.command)
+app.command("rules", cls=HelpCommand)(rules.command)
+app.command("explain", cls=HelpCommand)(explain.command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,7 +72,7 @@ def options(
 ) -> None:
     """Options of every command; alone, the help."""
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        context.get_help()
         raise typer.Exit(2)
 
 

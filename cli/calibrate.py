@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from . import options
 from .formats.durations import duration
+from .options import INPUT, PREFILL
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
     from ..probes.models.model import FoundModel
 
 
-def command(
+@dataclass(frozen=True, slots=True)
+class CalibrateOptions:
+    """What `tplaudit calibrate` is given."""
+
     model: Annotated[
         str | None,
         typer.Argument(
@@ -26,70 +31,125 @@ def command(
             callback=options.named,
             help="A model directory or a hub id such as owner/name. Without it the bundled tiny model.",
             show_default=False,
+            rich_help_panel=INPUT,
         ),
-    ] = None,
+    ] = None
     depth: Annotated[
         int,
         typer.Option(
             min=256,
             max=4_000_000,
             metavar="TOKENS",
-            help="The longest prefix in the cache; longer is better, and slower.",
+            help="The longest prefix in the cache. A longer one predicts better and takes longer.",
+            rich_help_panel=PREFILL,
         ),
-    ] = 16384,
+    ] = 16384
     repeats: Annotated[
-        int, typer.Option(min=1, max=1000, help="How often each length is measured at each depth.")
-    ] = 3,
-    max_minutes: options.MaxMinutes = None,
-    kv_bits: options.KvBits = None,
-    kv_group_size: options.KvGroupSize = 64,
+        int,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="How often each length is measured at each depth.",
+            rich_help_panel=PREFILL,
+        ),
+    ] = 3
+    max_minutes: options.MaxMinutes = None
+    kv_bits: options.KvBits = None
+    kv_group_size: options.KvGroupSize = 64
     again: Annotated[
         bool,
-        typer.Option("--again", help="Measure anew what was measured before; each of it stands until then."),
-    ] = False,
-    as_json: options.Json = False,
-    output: options.Output = None,
-) -> None:
-    """Measure prefills of a few lengths at several depths, and fit what `replay` then predicts seconds from.
+        typer.Option(
+            "--again",
+            help="Repeat all measurements. Each earlier one is kept until its repetition is done.",
+            rich_help_panel=PREFILL,
+        ),
+    ] = False
+    as_json: options.Json = False
+    output: options.Output = None
 
-    The measurements are kept, one after the other, in the user's cache directory: after an interrupt the next
-    call goes on, and replays of this model on this machine use them. No template or tokenizer is needed.
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSoFar:
+    """What is kept after measuring, the tokens that are left, and the exit code so far.
+
+    `repeated`: whether measurements that were there before were made again.
     """
-    from ..probes.cost.calibration import (
-        calibration_file,
-        check_writable,
-        identified,
-        measured_versions,
-        to_json,
-    )
-    from ..probes.cost.measure import tokens_to_run
-    from ..probes.models.model import find_model
-    from .formats.calibration_text import draw
 
-    named = find_model(model)
-    identity = identified(named.directory, named.source, kv_bits, kv_group_size)
+    calibration: Calibration
+    left: int = 0
+    code: int = 0
+    repeated: bool = False
+
+
+@options.taken_from(CalibrateOptions)
+def command(given: CalibrateOptions) -> None:
+    """Measure prefills of a few lengths at several depths, so that `replay` can predict seconds.
+
+    The measurements are kept, one after the other, in the user's cache directory. After an interrupt the
+    next call continues, and replays of this model on this machine use them. No template or tokenizer is
+    needed.
+    """
+    from ..probes import extras
+    from ..probes.cost.calibration import calibration_file, identified
+    from ..probes.models.model import find_model
+
+    extras.check_mlx("calibrate")
+    found_model = find_model(given.model)
+    identity = identified(found_model.directory, found_model.source, given.kv_bits, given.kv_group_size)
     file = calibration_file(identity)
-    _check_output(output, model, file)
+    _check_output(given.output, given.model, file)
     found = options.find_calibration(identity)
-    code, left = 0, 0
-    current = found is not None and dict(found.versions) == dict(measured_versions())
-    if found and current and not again and not tokens_to_run(found, depth, repeats):
-        say(f"note: all of this was measured on {found.measured}; --again measures it anew")
+    if found is not None and _is_complete(found, given):
+        say(f"note: all of this was measured on {found.measured}; --again repeats it")
+        measured = MeasuredSoFar(found)
     else:
-        check_writable(file)
-        engine = _loaded(named, kv_bits, kv_group_size)
-        start = _start(engine, identity, found)
-        again = again and bool(start.points)
-        found, left, code = _measured(engine, start, file, depth, repeats, again, max_minutes)
-    if found.points:
-        if as_json:
-            write_json(to_json(found), output)
-        else:
-            write_rich(lambda console: draw(found, file, console), output)
-    if left:
-        rest = "whose earlier measurements stand" if again else "with which the same command goes on"
-        say(f"tplaudit: {_kept(len(found.points))}; {left:,} tokens are left, {rest}")
-    stop(code if found.points else code or 2)
+        measured = _measure(given, found_model, identity, file, found)
+    _write(given, measured.calibration, file)
+    points = len(measured.calibration.points)
+    if measured.left:
+        rest = (
+            "their earlier measurements are kept" if measured.repeated else "repeat the command to continue"
+        )
+        say(f"tplaudit: {_kept(points)}; {measured.left:,} tokens are left; {rest}")
+    stop(measured.code if points else measured.code or 2)
+
+
+def _is_complete(found: Calibration, given: CalibrateOptions) -> bool:
+    """Return whether everything that is asked for was measured before, with what is installed now."""
+    from ..probes.cost.calibration import measured_versions
+    from ..probes.cost.measure import tokens_to_run
+
+    current = dict(found.versions) == dict(measured_versions())
+    return current and not given.again and not tokens_to_run(found, given.depth, given.repeats)
+
+
+def _measure(
+    given: CalibrateOptions,
+    model: FoundModel,
+    identity: CalibratedModel,
+    file: Path,
+    found: Calibration | None,
+) -> MeasuredSoFar:
+    """Measure what is missing, or everything again."""
+    from ..probes.cost.calibration import check_writable
+
+    check_writable(file)
+    engine = _loaded(model, given.kv_bits, given.kv_group_size)
+    start = _start(engine, identity, found)
+    return _measured(engine, start, file, given, again=given.again and bool(start.points))
+
+
+def _write(given: CalibrateOptions, calibration: Calibration, file: Path) -> None:
+    from ..probes.cost.calibration import to_json
+
+    if not calibration.points:
+        return
+    if given.as_json:
+        write_json(to_json(calibration), given.output)
+    else:
+        from .formats.calibration_text import draw
+
+        write_rich(lambda console: draw(calibration, file, console), given.output)
 
 
 def _check_output(output: Path | None, model: str | None, file: Path) -> None:
@@ -137,22 +197,17 @@ def _kept(points: int) -> str:
 
 
 def _measured(
-    engine: MLXEngine,
-    calibration: Calibration,
-    file: Path,
-    depth: int,
-    repeats: int,
-    again: bool,
-    max_minutes: float | None,
-) -> tuple[Calibration, int, int]:
-    """Measure, and keep each run at once. Return what is kept, the tokens left, and the exit code so far."""
+    engine: MLXEngine, calibration: Calibration, file: Path, given: CalibrateOptions, *, again: bool
+) -> MeasuredSoFar:
+    """Measure, and keep each run at once."""
     from rich.console import Console
 
     from ..probes.cost.calibration import keep_point
     from ..probes.cost.measure import calibrate, tokens_to_run
 
+    depth, repeats = given.depth, given.repeats
     started = time.monotonic()
-    deadline = None if max_minutes is None else started + 60 * max_minutes
+    deadline = None if given.max_minutes is None else started + 60 * given.max_minutes
     left = total = tokens_to_run(None if again else calibration, depth, repeats)
     say(f"note: {total:,} tokens are going to be prefilled on {calibration.machine.described}")
     run = calibrate(engine, calibration, depth, repeats=repeats, again=again, deadline=deadline)
@@ -167,4 +222,5 @@ def _measured(
                 status.update(f"{step.done:,} of {total:,} tokens, about {rest} left")
     except KeyboardInterrupt:
         code = 130
-    return calibration, left if again else tokens_to_run(calibration, depth, repeats), code
+    left = left if again else tokens_to_run(calibration, depth, repeats)
+    return MeasuredSoFar(calibration, left, code, repeated=again)

@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Print the documentation of a rule or cause: what it is, why it matters, and what helps.
 
-    It is Markdown, which a terminal shows laid out.
+    It is Markdown, which is formatted on a terminal.
     """
     from ..probes.errors import UsageError
     from ..probes.findings import RULES, cause_documentation, documentation

@@ -1,14 +1,31 @@
-"""Options that several commands share, and the reading of their values."""
+"""Options that several commands share, and the reading of their values.
+
+A command with several options declares them as the fields of a frozen dataclass, and is a function of one
+value of it:
+
+    @dataclass(frozen=True, slots=True)
+    class RulesOptions:
+        as_json: options.Json = False
+        output: options.Output = None
+
+    @options.taken_from(RulesOptions)
+    def command(given: RulesOptions) -> None:
+        ...
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+import typing
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,9 +36,53 @@ if TYPE_CHECKING:
     from ..probes.cost import calibration
     from ..probes.models.template_info import Failure
 
+#: The panels that `--help` groups arguments and options in, as `rich_help_panel`.
+INPUT = "Input"
+SERVER = "Server"
+CACHE = "Cache"
+PREFILL = "Prefill"
+OUTPUT = "Output"
+
+OptionsT = TypeVar("OptionsT")
+
+
+class FailOn(StrEnum):
+    """The least severe finding that makes the exit code 1."""
+
+    error = "error"
+    warning = "warning"
+    note = "note"
+    never = "never"
+
+
+def taken_from(
+    kind: type[OptionsT],
+) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
+    """Make a function of one options value a command with an option for each of its fields.
+
+    Args:
+        kind: a dataclass; typer reads the annotations and defaults of its fields.
+    """
+    hints = typing.get_type_hints(kind, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(kind).parameters.items()
+    ]
+
+    def made(function: Callable[[OptionsT], None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            function(kind(**values))
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {name: hints[name] for name in hints}
+        return command
+
+    return made
+
 
 def given(param: typer.CallbackParam, value: Any) -> Any:
-    """Return a value or values as they are. Raises UsageError where one is the name of an option."""
+    """Return a value or values unchanged. Raises UsageError where one is the name of an option."""
     for each in value if isinstance(value, list | tuple) else (value,):
         text = str(each)
         if re.match(r"--?[a-z]", text) and not Path(text).exists():
@@ -35,16 +96,18 @@ def given(param: typer.CallbackParam, value: Any) -> Any:
 
 
 def finite(param: typer.CallbackParam, value: float | None) -> float | None:
-    """Return a number as it is. Raises UsageError where it is infinite, or none at all."""
+    """Return a number as it is. Raises UsageError where it is infinite or not a number."""
     if value is not None and not math.isfinite(value):
-        raise UsageError(f"{value} is no number to reckon with", where=_name(param), fix="give another")
+        raise UsageError(f"{value} is not a finite number", where=_name(param), fix="give another")
     return value
 
 
 def group_size(param: typer.CallbackParam, value: int) -> int:
     """Return the size of a group that mlx can quantise. Raises UsageError where it is none."""
     if value not in (32, 64, 128):
-        raise UsageError(f"mlx quantises no groups of {value}", where=_name(param), fix="give 32, 64 or 128")
+        raise UsageError(
+            f"mlx cannot quantise groups of {value}", where=_name(param), fix="give 32, 64 or 128"
+        )
     return value
 
 
@@ -77,12 +140,17 @@ Model = Annotated[
         help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
         "- for a template on stdin, or bundled, bundled:hybrid or bundled:sliding-window for a tiny model. "
         "Default: bundled.",
+        rich_help_panel=INPUT,
     ),
 ]
 Template = Annotated[
     str | None,
     typer.Option(
-        "--template", metavar="FILE", callback=named, help="A template that replaces the model's own."
+        "--template",
+        metavar="FILE",
+        callback=named,
+        help="A template that replaces the model's own.",
+        rich_help_panel=INPUT,
     ),
 ]
 Tokenizer = Annotated[
@@ -92,6 +160,7 @@ Tokenizer = Annotated[
         metavar="PATH|characters",
         callback=named,
         help="A tokenizer.json, a directory, or one token per character.",
+        rich_help_panel=INPUT,
     ),
 ]
 Policies = Annotated[
@@ -101,8 +170,10 @@ Policies = Annotated[
         "-p",
         metavar="NAME[:OPTION=VALUE,…]",
         callback=given,
-        help="What a server does to the messages first; repeat for several, all for all of them. "
+        help="The server to imitate: what it does to the messages, and how it caches. Repeat it for several "
+        "servers, or give all. "
         "Default: as-is and omlx.",
+        rich_help_panel=SERVER,
     ),
 ]
 Kwargs = Annotated[
@@ -111,26 +182,48 @@ Kwargs = Annotated[
         "--kwargs",
         metavar="KEY=VALUE",
         callback=given,
-        help="A chat-template kwarg laid over every request's own; VALUE is JSON, else text. Repeatable.",
+        help="A chat-template kwarg, which overrides the request's own. VALUE is read as JSON, else as text. "
+        "Repeatable.",
+        rich_help_panel=INPUT,
     ),
 ]
 SpecialTokens = Annotated[
     list[str] | None,
     typer.Option(
-        "--special-token", metavar="NAME=TEXT", callback=given, help="Such as bos_token=<s>. Repeatable."
+        "--special-token",
+        metavar="NAME=TEXT",
+        callback=given,
+        help="The text of a special token, such as bos_token=<s>. Repeatable.",
+        rich_help_panel=INPUT,
     ),
 ]
 Now = Annotated[
     str | None,
     typer.Option(
-        "--now", metavar="ISO", callback=given, help="The clock for requests that do not bring one."
+        "--now",
+        metavar="ISO",
+        callback=given,
+        help="The time for requests that do not have their own, such as 2026-11-30T09:00:00.",
+        rich_help_panel=INPUT,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON document.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", callback=_writable, help="Write there what would go to stdout."
+        "--output",
+        "-o",
+        metavar="FILE",
+        callback=_writable,
+        help="Write to this file instead of stdout.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 PrefillRate = Annotated[
@@ -139,7 +232,8 @@ PrefillRate = Annotated[
         min=1,
         metavar="TOK_PER_S",
         callback=finite,
-        help="Predict seconds from this many tokens per second; where no model runs only.",
+        help="Predict seconds from this many tokens per second. Only where no model runs.",
+        rich_help_panel=PREFILL,
     ),
 ]
 Calibration = Annotated[
@@ -148,8 +242,9 @@ Calibration = Annotated[
         "--calibration",
         metavar="FILE",
         callback=given,
-        help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
-        "Default: what it measured of this model on this machine.",
+        help="Predict seconds from a calibration of this or another machine. "
+        "Default: what tplaudit calibrate measured of this model on this machine.",
+        rich_help_panel=PREFILL,
     ),
 ]
 MaxMinutes = Annotated[
@@ -158,26 +253,47 @@ MaxMinutes = Annotated[
         min=0.01,
         metavar="MINUTES",
         callback=finite,
-        help="Stop the model after this time, and keep what it has done.",
+        help="Stop the model after this time and report what it has done.",
+        rich_help_panel=PREFILL,
     ),
 ]
 KvBits = Annotated[
     int | None,
-    typer.Option(min=2, max=8, metavar="BITS", help="Quantise K and V of full attention, as mlx-lm can."),
+    typer.Option(
+        min=2,
+        max=8,
+        metavar="BITS",
+        help="Quantise keys and values of full attention to 2 to 8 bits, as mlx-lm can.",
+        rich_help_panel=PREFILL,
+    ),
 ]
 KvGroupSize = Annotated[
     int,
     typer.Option(
         metavar="32|64|128",
         callback=group_size,
-        help="Numbers that share a scale, with --kv-bits; the width of a head is a multiple of it.",
+        help="With --kv-bits, how many numbers share a scale. The width of a head must be a multiple of it.",
+        rich_help_panel=PREFILL,
     ),
 ]
 TranscriptArgument = Annotated[
-    str, typer.Argument(metavar="TRANSCRIPT", callback=named, help="A transcript file, or - for stdin.")
+    str,
+    typer.Argument(
+        metavar="TRANSCRIPT",
+        callback=named,
+        help="A transcript file, or - for stdin.",
+        rich_help_panel=INPUT,
+    ),
 ]
-
-DEFAULT_POLICIES = ("as-is", "omlx")
+Threshold = Annotated[
+    FailOn,
+    typer.Option(
+        "--fail-on",
+        metavar="|".join(FailOn),
+        help="The least severe finding that makes the exit code 1.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 def read_kwargs(items: list[str] | None) -> dict[str, Any]:
@@ -200,17 +316,17 @@ def read_now(text: str | None) -> datetime | None:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no ISO 8601 time", where="--now", fix="write it like 2026-11-30T09:00:00"
+            f"{text!r} is not an ISO 8601 time", where="--now", fix="write it like 2026-11-30T09:00:00"
         ) from None
 
 
 def policy_names(given: list[str] | None) -> list[str]:
     """Return the policies to run, each once; `all` stands for every one, and others come after them."""
-    if given and "all" in given:
-        from ..probes.policies.registry import names
+    from ..probes.policies.registry import DEFAULTS, names
 
+    if given and "all" in given:
         return list(dict.fromkeys([*names(), *(name for name in given if name != "all")]))
-    return list(dict.fromkeys(given or DEFAULT_POLICIES))
+    return list(dict.fromkeys(given or DEFAULTS))
 
 
 def read_calibration(
@@ -280,7 +396,7 @@ def _json_or_text(value: str) -> Any:
         json.dumps(found, allow_nan=False)
     except ValueError:
         raise UsageError(
-            "NaN, Infinity and numbers beyond a float's range are no JSON",
+            "NaN, Infinity and numbers beyond a float's range are not JSON",
             where="--kwargs",
             fix="give another VALUE, or a text in double quotes",
         ) from None
@@ -293,7 +409,7 @@ def read_size(text: str | None) -> int | None:
         return None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is no size", where="--cache-bytes", fix="write it like 64MB or 2GiB")
+        raise UsageError(f"{text!r} is not a size", where="--cache-bytes", fix="write it like 64MB or 2GiB")
     number, unit, binary = match.groups()
     size = float(number) * (1024 if binary else 1000) ** " kmgt".index(unit.lower() or " ")
     if size >= 2**63:

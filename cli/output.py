@@ -74,7 +74,7 @@ def discard_stdout() -> None:
 
 
 def check_output(output: Path | None, inputs: Sequence[str | None] = (), option: str = "--output") -> None:
-    """See before the work whether its result can be written.
+    """Check before the work that its result can be written.
 
     Args:
         output: the file.
@@ -101,7 +101,7 @@ def check_output(output: Path | None, inputs: Sequence[str | None] = (), option:
 
 
 def _reads(source: Path, output: Path) -> bool:
-    """Tell whether an existing file is a source, or stands in one that is a folder."""
+    """Return whether an existing file is a source, or is in one that is a folder."""
     return source.exists() and (
         output.samefile(source) or (source.is_dir() and source.samefile(output.parent))
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options
+from .options import INPUT, OUTPUT, FailOn
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
@@ -16,15 +17,6 @@ if TYPE_CHECKING:
     from ..probes.placements.placements import Case
     from ..probes.placements.report import ProbeReport
     from ..probes.placements.sweep import ProbeSettings
-
-
-class FailOn(StrEnum):
-    """The least severe finding that makes the exit code 1."""
-
-    error = "error"
-    warning = "warning"
-    note = "note"
-    never = "never"
 
 
 Models = Annotated[
@@ -35,10 +27,8 @@ Models = Annotated[
         help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
         "a hub id such as owner/name, or - for stdin.",
         show_default=False,
+        rich_help_panel=INPUT,
     ),
-]
-Threshold = Annotated[
-    FailOn, typer.Option("--fail-on", help="The least severe finding that makes the exit code 1.")
 ]
 IgnoreFile = Annotated[
     Path | None,
@@ -46,75 +36,107 @@ IgnoreFile = Annotated[
         "--ignore-file",
         metavar="FILE",
         callback=options.given,
-        help="Accepted findings, a TOML file with a reason for each.",
+        help="Accepted findings: a TOML file with a reason for each.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 
 
-def command(
-    models: Models,
+@dataclass(frozen=True, slots=True)
+class ProbeCommandOptions:
+    """What `tplaudit probe` is given."""
+
+    models: Models
+    kwargs: options.Kwargs = None
+    special_token: options.SpecialTokens = None
+    now: options.Now = None
+    jobs: Annotated[int, typer.Option(min=1, help="Processes for several inputs.", rich_help_panel=INPUT)] = 1
     show: Annotated[
         str | None,
         typer.Option(
             metavar="BEFORE/FOLLOWS[,…]",
             help="Print one placement's conversation and prompts for a bug report, such as tool/tail or "
             "user/before-user,no-leading,developer,tools.",
+            rich_help_panel=OUTPUT,
         ),
-    ] = None,
-    kwargs: options.Kwargs = None,
-    special_token: options.SpecialTokens = None,
-    now: options.Now = None,
-    fail_on: Threshold = FailOn.error,
-    ignore_file: IgnoreFile = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes for several inputs.")] = 1,
-    as_json: options.Json = False,
-    output: options.Output = None,
-) -> None:
-    """Say what a chat template does with system turns in mid-conversation and with reasoning.
+    ] = None
+    fail_on: options.Threshold = FailOn.error
+    ignore_file: IgnoreFile = None
+    as_json: options.Json = False
+    output: options.Output = None
 
-    Everything is found out by rendering small conversations. Servers' own tests are run as well, to say which
-    of them will leave system turns in place, move them to the front, write them as notes, or fail.
+
+@options.taken_from(ProbeCommandOptions)
+def command(given: ProbeCommandOptions) -> None:
+    """Show what a chat template does with later system messages and with reasoning.
+
+    Everything is found out by rendering small conversations. The tests by which servers examine a template
+    are run as well. They tell whether a server leaves system messages in place, moves them to the front,
+    writes them as notes, or fails.
     """
-    from ..probes.findings import reaches
-    from ..probes.ignore_file import read_ignore_file
-    from ..probes.placements.report import ProbeReport, several_to_json, to_json
-    from ..probes.placements.sweep import ProbeSettings, folder_members, probe_input
+    from ..probes.placements.sweep import folder_members
 
-    options.check_one_stdin(models)
-    check_output(output, models)
-    settings = ProbeSettings(
-        options.read_kwargs(kwargs),
-        options.read_special_tokens(special_token),
-        options.read_now(now),
-        read_ignore_file(ignore_file) if ignore_file else (),
+    options.check_one_stdin(given.models)
+    check_output(given.output, given.models)
+    settings = _settings(given)
+    folders = {name: folder_members(name) for name in given.models}
+    names = [member for name in given.models for member in folders[name] or (name,)]
+    if given.show is not None:
+        _show(names, given.show, settings, given.as_json, given.output)
+    elif len(given.models) == 1 and folders[given.models[0]] is None:
+        _probe_one(given, settings)
+    else:
+        _probe_several(given, names, settings)
+
+
+def _settings(given: ProbeCommandOptions) -> ProbeSettings:
+    from ..probes.findings import read_ignore_file
+    from ..probes.placements.sweep import ProbeSettings
+
+    return ProbeSettings(
+        options.read_kwargs(given.kwargs),
+        options.read_special_tokens(given.special_token),
+        options.read_now(given.now),
+        read_ignore_file(given.ignore_file) if given.ignore_file else (),
     )
-    folders = {name: folder_members(name) for name in models}
-    names = [member for name in models for member in folders[name] or (name,)]
-    if show is not None:
-        _show(names, show, settings, as_json, output)
-        return
-    if len(models) == 1 and folders[models[0]] is None:
-        report = probe_input(models[0], settings)
-        _write_one(report, to_json(report), as_json, output)
-        stop(int(reaches(report.findings, fail_on.value)))
-        return
-    results = _swept(names, settings, jobs)
-    if as_json:
-        write_json(several_to_json(results), output)
+
+
+def _probe_one(given: ProbeCommandOptions, settings: ProbeSettings) -> None:
+    from ..probes.findings import reaches
+    from ..probes.placements.report import to_json
+    from ..probes.placements.sweep import probe_input
+
+    report = probe_input(given.models[0], settings)
+    if given.as_json:
+        write_json(to_json(report), given.output)
+    else:
+        from .formats.probe_text import draw
+
+        write_rich(lambda console: draw(report, console), given.output)
+    stop(int(reaches(report.findings, given.fail_on.value)))
+
+
+def _probe_several(given: ProbeCommandOptions, names: list[str], settings: ProbeSettings) -> None:
+    from ..probes.findings import reaches
+    from ..probes.placements.report import ProbeReport, several_to_json
+
+    results = _swept(names, settings, given.jobs)
+    if given.as_json:
+        write_json(several_to_json(results), given.output)
     else:
         from .formats.probe_text import draw_several
 
-        write_rich(lambda console: draw_several(results, console), output)
+        write_rich(lambda console: draw_several(results, console), given.output)
     reports = [result for result in results if isinstance(result, ProbeReport)]
     if not reports:
         say("tplaudit: none of the inputs could be probed")
         stop(2)
     missing = options.say_missing(result for result in results if not isinstance(result, ProbeReport))
-    stop(2 if missing else int(any(reaches(report.findings, fail_on.value) for report in reports)))
+    stop(2 if missing else int(any(reaches(report.findings, given.fail_on.value) for report in reports)))
 
 
 def _swept(names: list[str], settings: ProbeSettings, jobs: int) -> list[ProbeReport | Failure]:
-    """Probe several inputs. A person who interrupts that is told so: nothing has been printed until then."""
+    """Probe several inputs. On Ctrl-C say that nothing has been printed until then."""
     from ..probes.placements.sweep import sweep
 
     results: list[ProbeReport | Failure] = []
@@ -126,21 +148,11 @@ def _swept(names: list[str], settings: ProbeSettings, jobs: int) -> list[ProbeRe
     return results
 
 
-def _write_one(report: Any, document: dict[str, Any], as_json: bool, output: Path | None) -> None:
-    if as_json:
-        write_json(document, output)
-        return
-    from .formats.probe_text import draw
-
-    write_rich(lambda console: draw(report, console), output)
-
-
 def _show(names: list[str], text: str, settings: ProbeSettings, as_json: bool, output: Path | None) -> None:
     """Print the conversation of one placement, both prompts and the verdict."""
     from ..probes.errors import UsageError
     from ..probes.models.template_files import load_template
     from ..probes.placements.report import show_placement
-    from .formats.probe_text import draw_placement
 
     if len(names) != 1:
         raise UsageError("shows one placement of one template", where="--show", fix="give one MODEL")
@@ -149,6 +161,8 @@ def _show(names: list[str], text: str, settings: ProbeSettings, as_json: bool, o
     if as_json:
         write_json(shown, output)
     else:
+        from .formats.probe_text import draw_placement
+
         write_rich(lambda console: draw_placement(shown, console), output)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
+from .options import OUTPUT, SERVER
 from .output import check_output, say, stop, write_json, write_rich, write_text
 
 if TYPE_CHECKING:
@@ -22,10 +23,66 @@ if TYPE_CHECKING:
     from ..probes.tokenization.tokens import IncrementalEncoder
 
 
-class Engine(StrEnum):
+class TemplateEngine(StrEnum):
     """Another template engine to render with."""
 
     llamacpp = "llamacpp"
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """What `tplaudit render` is given."""
+
+    transcript: options.TranscriptArgument
+    model: options.Model = None
+    template: options.Template = None
+    tokenizer: options.Tokenizer = None
+    kwargs: options.Kwargs = None
+    special_token: options.SpecialTokens = None
+    now: options.Now = None
+    policy: options.Policies = None
+    engine: Annotated[
+        TemplateEngine | None,
+        typer.Option(
+            metavar="|".join(TemplateEngine),
+            help="Render with llama.cpp's own template engine as well, and show where it differs.",
+            rich_help_panel=SERVER,
+        ),
+    ] = None
+    turn: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Only this turn, counted from 1. Without it the last one, with --json all.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="POLICY POLICY",
+            help="Show how two policies' prompts of one turn differ.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    diff_turns: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            metavar="A B",
+            help="Show how the prompts of two turns differ, under each policy.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Show messages and prompt of every policy, and fold nothing.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
+    as_json: options.Json = False
+    output: options.Output = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,97 +95,66 @@ class Files:
     now: datetime | None
 
 
-def command(
-    transcript: options.TranscriptArgument,
-    model: options.Model = None,
-    template: options.Template = None,
-    policy: options.Policies = None,
-    turn: Annotated[
-        int | None,
-        typer.Option(min=1, help="Only this turn, counted from 1. Without it the last one, with --json all."),
-    ] = None,
-    diff: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="POLICY POLICY", help="Show how two policies' prompts of one turn differ."),
-    ] = None,
-    diff_turns: Annotated[
-        tuple[int, int] | None,
-        typer.Option(metavar="A B", help="Show how the prompts of two turns differ, under each policy."),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show messages and prompt of every policy, and fold nothing.")
-    ] = False,
-    engine: Annotated[
-        Engine | None,
-        typer.Option(help="Render with llama.cpp's own template engine as well, and show where it differs."),
-    ] = None,
-    tokenizer: options.Tokenizer = None,
-    kwargs: options.Kwargs = None,
-    special_token: options.SpecialTokens = None,
-    now: options.Now = None,
-    as_json: options.Json = False,
-    output: options.Output = None,
-) -> None:
+@options.taken_from(RenderOptions)
+def command(given: RenderOptions) -> None:
     """Render a transcript as each server would: its messages, its prompt, and what was done to them.
 
-    First comes what each policy does to the system turns of one turn; then, where the policies come to at
-    most two outcomes, the messages before and after, and the prompt.
+    First comes what each policy does to the system messages of one turn. Where the policies have at most two
+    different results, the messages before and after and the prompt follow.
     """
-    from ..probes.attribution.render_report import RenderPlan, several_to_json, to_json
-    from ..probes.policies.registry import parse_policy
-    from ..probes.transcripts.reader import open_transcript
-
-    _check(policy, turn, diff, diff_turns)
-    options.check_one_stdin([transcript, model, template, tokenizer])
-    check_output(output, [transcript, model, template])
-    policies = [parse_policy(name) for name in (diff or options.policy_names(policy))]
-    files = Files(template, tokenizer, options.read_special_tokens(special_token), options.read_now(now))
-    plan = RenderPlan(
-        transcript=open_transcript(transcript).with_kwargs(options.read_kwargs(kwargs)),
-        policies=policies,
-        turn=turn,
-        every=as_json and not diff,
-        diff=diff is not None,
-        diff_turns=diff_turns,
-        engine=_llamacpp() if engine else None,
+    _check(given)
+    plan = _plan(given)
+    files = Files(
+        given.template,
+        given.tokenizer,
+        options.read_special_tokens(given.special_token),
+        options.read_now(given.now),
     )
-    members = None if model is None or template else _members(model)
+    members = None if given.model is None or given.template else _members(given.model)
     if members is None:
-        reports = [_report(plan, *_load(model, files))]
+        reports = [_report(plan, *_load(given.model, files))]
     else:
         reports = [_of_member(plan, member, files) for member in members]
-    if as_json:
-        write_json(to_json(reports[0]) if members is None else several_to_json(reports), output)
-    elif diff or diff_turns:
-        _write_diffs(reports, output)
-    else:
-        from .formats.render_text import draw
-
-        write_rich(lambda console: draw(reports, console, full=full), output)
+    _write(given, reports, is_folder=members is not None)
     if not any(report.prompts for report in reports):
         why = next((error for report in reports for error in report.errors), "there is no turn")
         say(f"tplaudit: no turn rendered under any policy ({why}); try another --policy or template")
         stop(2)
 
 
-def _check(
-    policy: list[str] | None,
-    turn: int | None,
-    diff: tuple[str, str] | None,
-    diff_turns: tuple[int, int] | None,
-) -> None:
-    """Refuse options that contradict each other."""
+def _check(given: RenderOptions) -> None:
+    """Refuse options that contradict each other, and files that are read twice or overwritten."""
     from ..probes.errors import UsageError
 
+    diff, diff_turns = given.diff, given.diff_turns
     if diff and diff_turns:
         what = "two policies and two turns cannot be compared at once"
         raise UsageError(what, where="--diff", fix="leave out --diff or --diff-turns")
-    if diff and policy:
+    if diff and given.policy:
         raise UsageError("it names the policies already", where="--diff", fix="leave out --policy")
-    if diff_turns and turn:
+    if diff_turns and given.turn:
         raise UsageError("it names the turns already", where="--diff-turns", fix="leave out --turn")
     if diff_turns and min(diff_turns) < 1:
         raise UsageError("turns count from 1", where="--diff-turns", fix="give two turns such as 1 2")
+    options.check_one_stdin([given.transcript, given.model, given.template, given.tokenizer])
+    check_output(given.output, [given.transcript, given.model, given.template])
+
+
+def _plan(given: RenderOptions) -> RenderPlan:
+    from ..probes.attribution.render_report import RenderPlan
+    from ..probes.policies.registry import parse_policy
+    from ..probes.transcripts.reader import open_transcript
+
+    policies = [parse_policy(name) for name in (given.diff or options.policy_names(given.policy))]
+    return RenderPlan(
+        transcript=open_transcript(given.transcript).with_kwargs(options.read_kwargs(given.kwargs)),
+        policies=policies,
+        turn=given.turn,
+        every=given.as_json and not given.diff,
+        diff=given.diff is not None,
+        diff_turns=given.diff_turns,
+        engine=_llamacpp() if given.engine else None,
+    )
 
 
 def _llamacpp() -> LlamaCppEngine:
@@ -189,6 +215,19 @@ def _report(plan: RenderPlan, template: ChatTemplate, encoder: IncrementalEncode
 
     with Console(stderr=True).status("rendering …", spinner="dots") as status:
         return render_turns(plan, template, encoder, lambda turn: status.update(f"turn {turn}"))
+
+
+def _write(given: RenderOptions, reports: Sequence[RenderReport], *, is_folder: bool) -> None:
+    from ..probes.attribution.render_report import several_to_json, to_json
+
+    if given.as_json:
+        write_json(several_to_json(reports) if is_folder else to_json(reports[0]), given.output)
+    elif given.diff or given.diff_turns:
+        _write_diffs(reports, given.output)
+    else:
+        from .formats.render_text import draw
+
+        write_rich(lambda console: draw(reports, console, full=given.full), given.output)
 
 
 def _write_diffs(reports: Sequence[RenderReport], output: Path | None) -> None:

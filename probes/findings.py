@@ -3,14 +3,27 @@
 Every rule is one row of `RULES` and one section of docs/findings.md. A finding says how bad it is
 (severity) and how sure (confidence): `confirmed` where a render showed it, `likely` where only a source
 text hints at it.
+
+An ignore file has findings that somebody has looked at and accepted, each with the reason.
+
+A TOML file with one table per acceptance::
+
+    [[ignore]]
+    rule = "system-raises"
+    reason = "served only behind a server that moves system turns to the front"
+    source = "models/strict*"     # optional: a shell pattern for what was probed
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from .errors import InputError
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["confirmed", "likely"]
@@ -63,7 +76,7 @@ _ROWS = (
     Rule(
         "system-raises",
         "error",
-        "The template raises an error when a system turn stands later in the conversation",
+        "The template raises an error when a system turn is not the first message",
         "Use a server that moves system turns to the front or writes them as notes, or edit the template to "
         "write them in place",
     ),
@@ -71,13 +84,13 @@ _ROWS = (
         "system-dropped",
         "error",
         "The template silently leaves out a later system turn: the model never sees it",
-        "Edit the template to write every system turn, or use a server that notices and moves the text",
+        "Edit the template to write every system turn, or use a server that notices this and moves the text",
     ),
     Rule(
         "system-moved",
         "warning",
-        "The template writes a later system turn at another place, so that the prompt changes from there on",
-        "Edit the template to write system turns where they stand, or send reminders within user turns",
+        "The template writes a later system turn at another place, which changes the prompt from there on",
+        "Edit the template to write system turns in place, or send reminders within user turns",
     ),
     Rule(
         "system-duplicated",
@@ -89,24 +102,24 @@ _ROWS = (
         "system-unstable",
         "warning",
         "The template writes a later system turn in place, but changes the prompt before it",
-        "Look at the line: what the template writes about earlier turns must not depend on later ones",
+        "Look at the line: what the template writes for earlier turns must not depend on later ones",
     ),
     Rule(
         "system-not-evaluated",
         "note",
-        "Some placements could not be judged, because what stands before them does not render",
-        "Such a placement is neither good nor bad; look at the reason",
+        "Some placements could not be tested, because the conversation before them does not render",
+        "Nothing is known about such a placement; look at the reason",
     ),
     Rule(
         "tool-boundary-only",
         "warning",
-        "System turns fare worse right after a tool result than after a user turn",
+        "System turns are treated worse after a tool result than after a user turn",
         "Agents send reminders there: edit the template's tool branch, or send them within user turns",
     ),
     Rule(
         "developer-role",
         "warning",
-        "A later developer turn fares worse than a system turn at the same place",
+        "A later developer turn is treated worse than a system turn at the same place",
         "Send role system instead, or use a server that renames developer to system",
     ),
     Rule(
@@ -118,45 +131,45 @@ _ROWS = (
     Rule(
         "probe-false-negative",
         "warning",
-        "A server's own probe refuses the template although it writes system turns in place",
-        "The server rewrites what it need not; declare the capability there if it offers a setting",
+        "A server's own probe rejects the template although it writes system turns in place",
+        "The server rewrites system turns needlessly; declare the capability there if there is a setting",
     ),
     Rule(
         "call-id-rejected",
         "warning",
-        "The template refuses the tool-call ids of oMLX's probe, so that the probe fails for that alone",
-        "Relax the template's check of ids; real clients' ids may fail it as well",
+        "The template rejects the tool-call ids of oMLX's probe, and the probe fails for that reason alone",
+        "Relax the template's check of ids; ids of real clients may fail it as well",
     ),
     Rule(
         "thinking-mention-without-effect",
         "warning",
         "The template names a history-reasoning variable that changes nothing",
-        "Do not rely on the variable; servers that look for its name alone will switch on what the template "
+        "Do not rely on the variable; servers that look only for its name will enable what the template "
         "does not do",
     ),
     Rule(
         "thinking-knob-missed",
         "warning",
-        "The template can keep earlier reasoning, through a variable that servers do not look for",
+        "The template can keep earlier reasoning, by a variable that servers do not look for",
         "Set that variable among the chat-template kwargs",
     ),
     Rule(
         "history-stripped-without-knob",
         "warning",
         "The template drops earlier reasoning at the next user turn, and no variable stops it",
-        "Expect every user turn to recompute what follows the last one, or edit the template",
+        "Expect every user turn to recompute everything after the last one, or edit the template",
     ),
     Rule(
         "generation-prompt-not-in-history",
         "note",
-        "What the generation prompt begins a reply with does not stand in front of that reply in history",
-        "Each turn recomputes from the last reply on; edit the template to write both alike",
+        "The generation prompt begins a reply with text that is not in front of that reply in history",
+        "Each turn recomputes from the last reply on; edit the template to write both the same way",
     ),
     Rule(
         "template-clock",
         "warning",
-        "The template prints the date or time, so that the prompt changes although nobody changed it",
-        "Pin the date by a chat-template kwarg where the template offers one, or put it behind the history",
+        "The template prints the date or time, so the prompt changes although no message did",
+        "Fix the date by a chat-template kwarg if the template has one, or write it after the history",
     ),
     Rule(
         "string-arguments-raise",
@@ -179,19 +192,19 @@ _ROWS = (
     Rule(
         "depth-within-leading-block",
         "warning",
-        "The shared beginning stays within the first message, where system turns go, while prompts grow",
+        "The shared prefix stays within the first message, where system turns go, while prompts grow",
         "Use a server or template that leaves later system turns in place, or have the client send none",
     ),
     Rule(
         "volatile-text",
         "warning",
-        "A short stretch of an earlier message changes from request to request",
-        "Keep clocks, counters and hashes out of what was sent before; several clients have a setting for it",
+        "A short piece of an earlier message changes from request to request",
+        "Keep clocks, counters and hashes out of earlier messages; several clients have a setting for it",
     ),
     Rule(
         "notes-change-place",
         "warning",
-        "The server writes the same system turn now into one turn and now into another",
+        "The server writes the same system turn into one turn at first and into another later",
         "Use a server or template that leaves later system turns in place",
     ),
     Rule(
@@ -203,19 +216,19 @@ _ROWS = (
     Rule(
         "tools-come-and-go",
         "warning",
-        "The client sends another tool list, or writes it otherwise, in the middle of a conversation",
-        "Send the same tools in the same order, written alike, in every request",
+        "The client sends another tool list, or the same one written differently, in mid-conversation",
+        "Send the same tools in the same order and the same form in every request",
     ),
     Rule(
         "client-rewrites-history",
         "warning",
         "The client changed, removed, inserted or moved messages that it had sent before",
-        "Nothing on the server or in the template helps; let the client compact less often, and at one go",
+        "Neither server nor template can help; let the client compact less often, and all at once",
     ),
     Rule(
         "client-drops-reasoning",
         "warning",
-        "The client does not send reasoning back, so that history differs from what was generated",
+        "The client does not send reasoning back, so history differs from what was generated",
         "Let the client send reasoning_content with every assistant turn",
     ),
     Rule(
@@ -227,7 +240,7 @@ _ROWS = (
     Rule(
         "block-rests",
         "note",
-        "Prompts share parts of blocks, which a cache of whole blocks cannot give back",
+        "Prompts share parts of blocks, which a cache of whole blocks cannot reuse",
         "Use smaller blocks, where the server lets you choose",
     ),
 )
@@ -281,3 +294,80 @@ def cause_documentation(cause: str) -> str | None:
             when, counterfactual = (cell.strip(" |") for cell in line.split(" | ")[1:3])
             return f"# {cause}\n\nIt is this when {when}.\n\nProved by rendering again: {counterfactual}.\n"
     return None
+
+
+_KEYS = frozenset({"rule", "reason", "source"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """One entry of the file.
+
+    Attributes:
+        rule: id of the rule whose findings are accepted.
+        reason: why, in the words of whoever accepted them.
+        source: shell pattern of the inputs that it is about.
+    """
+
+    rule: str
+    reason: str
+    source: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A finding that was accepted, and why."""
+
+    finding: Finding
+    reason: str
+
+
+def read_ignore_file(path: Path) -> tuple[Ignore, ...]:
+    """Read an ignore file.
+
+    Raises:
+        InputError: it cannot be read, names a rule that does not exist, or gives no reason.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        what = (error.strerror or "cannot be read").lower()
+        raise InputError(what, where=str(path), fix="check the path") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"not a TOML file ({error})", where=str(path), fix="see docs/findings.md") from None
+    entries = document.pop("ignore", [])
+    if document or not isinstance(entries, list):
+        raise InputError(
+            "holds something else than [[ignore]] entries", where=str(path), fix="see docs/findings.md"
+        )
+    return tuple(_entry(value, f"{path}, entry {number}") for number, value in enumerate(entries, 1))
+
+
+def _entry(value: Any, where: str) -> Ignore:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise InputError("not a table of texts", where=where, fix="write rule and reason as texts")
+    unknown = sorted(value.keys() - _KEYS)
+    if unknown:
+        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
+    rule = value.get("rule", "")
+    if rule not in RULES:
+        raise InputError(f"there is no rule {rule!r}", where=where, fix="see `tplaudit rules`")
+    reason = value.get("reason", "").strip()
+    if not reason:
+        raise InputError("no reason is given", where=where, fix='add reason = "why this is accepted"')
+    return Ignore(rule, reason, value.get("source", "*"))
+
+
+def apply_ignores(
+    findings: Iterable[Finding], ignores: Iterable[Ignore], source: str
+) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
+    """Part the findings about one input into those that count and those that were accepted."""
+    entries = [entry for entry in ignores if fnmatch(source, entry.source)]
+    kept, accepted = [], []
+    for finding in findings:
+        entry = next((each for each in entries if each.rule == finding.rule), None)
+        if entry is None:
+            kept.append(finding)
+        else:
+            accepted.append(Ignored(finding, entry.reason))
+    return tuple(kept), tuple(accepted)

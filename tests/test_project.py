@@ -131,17 +131,22 @@ def test_the_wheel_holds_the_data_and_no_tests(tmp_path: Path) -> None:
     assert {name for name in names if name.startswith("tplaudit/docs/")} == pages
     tops = {"/".join(name.split("/")[:2]) for name in names if name.startswith("tplaudit/")}
     assert tops == {
-        f"tplaudit/{each}" for each in ("__init__.py", "py.typed", "cli", "docs", "probes", "fixtures")
+        f"tplaudit/{each}"
+        for each in ("__init__.py", "__main__.py", "py.typed", "cli", "docs", "probes", "fixtures")
     }
 
 
 # Dependencies
 
 
-def _requirements() -> list[Requirement]:
+def _requirements(extra: str | None = None) -> list[Requirement]:
+    """Return what is installed: always ("") or with one extra alone; None for all that there is."""
     project = PROJECT["project"]
-    extras = (each for extra in project["optional-dependencies"].values() for each in extra)
-    return [Requirement(each) for each in (*project["dependencies"], *extras)]
+    extras = project["optional-dependencies"]
+    if extra is not None:
+        return [Requirement(each) for each in (extras[extra] if extra else project["dependencies"])]
+    everything = (each for one in extras.values() for each in one)
+    return [Requirement(each) for each in (*project["dependencies"], *everything)]
 
 
 def _pins() -> dict[str, str]:
@@ -155,6 +160,8 @@ def test_every_dependency_is_pinned_within_its_range() -> None:
     pins = _pins()
     for requirement in _requirements():
         name = canonicalize_name(requirement.name)
+        if name == "tplaudit":  # an extra that names another one
+            continue
         assert name in pins
         assert pins[name] in requirement.specifier
 
@@ -165,11 +172,31 @@ def test_contributing_states_the_lower_bounds() -> None:
         name: tuple(map(int, version.split(".")))
         for name, version in re.findall(r"([\w-]+)(?:\[cpu\])?==([\d.]+)", text)
     }
-    for each in PROJECT["project"]["dependencies"]:
+    project = PROJECT["project"]
+    for each in (*project["dependencies"], *project["optional-dependencies"]["mlx"]):
         requirement = Requirement(each)
         (lowest,) = (part.version for part in requirement.specifier if part.operator == ">=")
         bound = tuple(map(int, lowest.split(".")))
         assert stated[requirement.name][: len(bound)] == bound
+
+
+def _installed_on(platform: str, machine: str, extra: str = "") -> set[str]:
+    environment = {"sys_platform": platform, "platform_machine": machine}
+    return {
+        each.name for each in _requirements(extra) if each.marker is None or each.marker.evaluate(environment)
+    }
+
+
+def test_what_runs_a_model_is_an_extra_but_on_apple_silicon() -> None:
+    running = {"mlx-lm", "transformers"}
+    assert running <= _installed_on("darwin", "arm64")
+    for platform, machine in (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "x86_64")):
+        assert not {"mlx", *running} & _installed_on(platform, machine)
+    assert _installed_on("linux", "x86_64", "mlx") == {"mlx", *running}
+    ranges = {each.name: each.specifier for each in _requirements("mlx")}
+    always = {each.name: each.specifier for each in _requirements("")}
+    assert {name: always[name] for name in running} == {name: ranges[name] for name in running}
+    assert "tplaudit[mlx]" in PROJECT["project"]["optional-dependencies"]["dev"]
 
 
 # What no file may name

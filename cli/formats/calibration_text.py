@@ -17,7 +17,7 @@ UNSTEADY = 0.3
 
 
 def draw(calibration: Calibration, file: Path, console: Console) -> None:
-    """Print the measurements beside what the fitted model makes of them, and how good that is.
+    """Print the measurements with what the fitted model predicts for them, and the error.
 
     Args:
         calibration: the measurements, at least one.
@@ -56,19 +56,19 @@ def _what(calibration: Calibration) -> str:
 
 def _quality(calibration: Calibration, cost: CostModel) -> str:
     spread = calibration.spread
-    runs = "" if spread is None else f" The runs of one point are {spread:.0%} apart (median, measured)."
+    runs = "" if spread is None else f" The runs of one point differ by {spread:.0%} (median, measured)."
     if cost.error is None or cost.median_error is None:
-        return f"Too few points to fit depth or to tell the error.{runs}"
+        return f"Too few points to fit depth or to know the error.{runs}"
     if spread is not None and spread > UNSTEADY:
-        runs += " That is much: measure with --again when the machine has nothing else to do."
+        runs += " That is a lot: repeat with --again when the machine is idle."
     return (
-        f"Predictions miss a point that the fit has not seen by {cost.median_error:.0%} (median; root mean "
-        f"square {cost.error:.0%}).{runs}"
+        f"A point that was left out of the fit is predicted with an error of {cost.median_error:.0%} "
+        f"(median; root mean square {cost.error:.0%}).{runs}"
     )
 
 
 def _rates(cost: CostModel) -> str:
-    """Say how fast prefills are at depths from none to the last at which their end was measured."""
+    """Say how fast prefills are at depths from 0 to the last one that was measured."""
     new = min(1024, cost.longest)
     deepest = cost.longest - new
     said = []
@@ -82,5 +82,5 @@ def _kept(cost: CostModel, file: Path) -> str:
     whole = duration(cost.seconds(cost.longest, 0))
     return (
         f"A cold prompt of {cost.longest:,} tokens takes {whole} (predicted); longer ones are extrapolated. "
-        f"Replays of this model on this machine use this; it is kept in {file}."
+        f"Replays of this model on this machine use this. It is kept in {file}."
     )

@@ -23,7 +23,7 @@ _STYLES = {"  ": "dim", "~ ": "yellow", "- ": "red", "+ ": "green"}
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One line of the list: its mark, the message, and the keys that changed where the text did not."""
+    """One line of the list: its sign, the message, and the keys that changed where the text did not."""
 
     mark: str
     message: Message
@@ -31,7 +31,7 @@ class _Entry:
 
 
 def draw_messages(before: Request, after: Sequence[Message], console: Console, *, full: bool) -> None:
-    """Print the client's messages (-) and those that the template gets (+), and those that are both.
+    """Print the client's messages (-), those that the template gets (+), and those that are both.
 
     A message with the same role and text but with other keys is marked with a tilde. The numbers are the
     client's: a message that was built from several has several.
@@ -43,7 +43,7 @@ def draw_messages(before: Request, after: Sequence[Message], console: Console, *
             _draw(part, console, full)
             continue
         _draw(part[:_AROUND], console, full)
-        console.print(Text(f"    … {hidden} messages as they were …", "dim italic"))
+        console.print(Text(f"    … {hidden} unchanged messages …", "dim italic"))
         _draw(part[-_AROUND:], console, full)
 
 

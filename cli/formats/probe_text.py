@@ -1,4 +1,4 @@
-"""The probe's report for a terminal. Symbols always stand beside words, so that nothing depends on colour."""
+"""The probe's report for a terminal. Every symbol comes with a word, so that nothing depends on colour."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from ...probes.placements.server_detection import PASSING, ServerReport
 from ...probes.placements.verdicts import RANKS, Verdict
 
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
-    "in-place": ("✓ in place", "green", "written where it stands, and all before it stays as it was"),
-    "unstable": ("~ unstable", "yellow", "written where it stands, but something before it changes"),
+    "in-place": ("✓ in place", "green", "written at its own place; the prompt before it does not change"),
+    "unstable": ("~ unstable", "yellow", "written at its own place, but the prompt before it changes"),
     "moved": (
         "↷ moved",
         "yellow",
-        "written {where}, not where it stands, so that all from there on is computed again",
+        "written {where}, not at its own place: everything from there on is computed again",
     ),
     "duplicated": ("² twice", "yellow", "written more than once"),
     "raises": ("✗ error", "red", "the template raises an error, and the request fails"),
-    "dropped": ("∅ lost", "red", "left out without a word: the model never sees it"),
+    "dropped": ("∅ lost", "red", "left out without an error: the model never sees it"),
     "not-evaluated": (
         "? not tested",
         "dim",
-        "the conversation before it does not render, or not with its texts, so nothing is known",
+        "unknown: the conversation before it does not render, or its texts are missing",
     ),
 }
 _HEADLINES: dict[Verdict, str] = {
-    "in-place": "writes a system turn wherever it stands, and changes nothing before it",
-    "unstable": "writes a system turn wherever it stands, but changes what was before it",
-    "moved": "moves a system turn that is not first: it writes it {where}, and each new one changes the "
+    "in-place": "writes every system turn at its own place and changes nothing before it",
+    "unstable": "writes every system turn at its own place, but changes the prompt before it",
+    "moved": "moves a system turn that is not first: it is written {where}, and each new one changes the "
     "prompt from there on",
     "duplicated": "writes a system turn that is not first more than once",
     "raises": "fails with an error when a system turn is not first",
-    "dropped": "loses a system turn that is not first: the model never sees it, and nobody is told",
-    "not-evaluated": "does not render the conversations that were tried, or writes none of their messages",
+    "dropped": "leaves out a system turn that is not first, without an error: the model never sees it",
+    "not-evaluated": "does not render the test conversations, or writes none of their messages",
 }
 _AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
-_LEADING = {None: "", True: ", behind a leading system", False: ", without a leading system"}
+_LEADING = {None: "", True: ", with a leading system message", False: ", without a leading system message"}
 _FOLLOWS = {
     "tail": "at the end",
     "between": "before an assistant turn",
@@ -129,10 +129,10 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
     ]
     if shown["error"]:
         lines.append(f"error      {shown['error']}")
-    marks = {index: "   <- the system turn in question" for index in shown["run"]}
+    pointers = {index: "   <- the system turn in question" for index in shown["run"]}
     lines += ["", "messages"]
     lines += [
-        f"  {json.dumps(message, ensure_ascii=False)}{marks.get(index, '')}"
+        f"  {json.dumps(message, ensure_ascii=False)}{pointers.get(index, '')}"
         for index, message in enumerate(shown["messages"])
     ]
     if shown["request_tools"] is not None:
@@ -186,7 +186,7 @@ def _headline(placements: Sequence[PlacementReport]) -> str:
     if len(verdicts) == 1:
         where = destination(row.moved_to for row in rows)
         return f"This template {_HEADLINES[verdicts.pop()].format(where=where)}."
-    return "What this template does with a system turn that is not first depends on where it stands:"
+    return "What this template does with a system turn that is not first depends on its place:"
 
 
 def _cell(rows: Sequence[PlacementReport]) -> str:
@@ -207,7 +207,7 @@ def _cell(rows: Sequence[PlacementReport]) -> str:
 
 
 def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
-    """Say where developer turns, other shapes, other switches and raw messages fare otherwise."""
+    """Say where developer turns, other shapes, other switches and raw messages have another verdict."""
     system = {_where(row): row.verdict for row in _usual(placements, "system")}
     developer = [row for row in _usual(placements, "developer") if row.verdict != system[_where(row)]]
     if not developer:
@@ -237,12 +237,12 @@ def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
 
 def _draw_servers(servers: Sequence[ServerReport], console: Console) -> None:
     table = Table(
-        title="What servers do with it (named as --policy takes them)",
+        title="What servers do with it (names as for --policy)",
         title_justify="left",
         title_style="bold",
         pad_edge=False,
     )
-    for heading in ("server", "does with it", "what that comes to", "because"):
+    for heading in ("server", "what it does", "effect", "why"):
         table.add_column(heading)
     same: dict[tuple[str, str, str], list[str]] = {}
     for server in servers:
@@ -255,7 +255,7 @@ def _draw_servers(servers: Sequence[ServerReport], console: Console) -> None:
 
 
 def _does(server: ServerReport) -> str:
-    """Say what a server that asks the template decides, over the placements that it asks about."""
+    """Say what a server that tests the template decides, for the placements that it tests."""
     return " or ".join(text for decision, text in _DECIDES.items() if decision in server.at.values())
 
 
@@ -269,11 +269,11 @@ def _draw_thinking(report: ProbeReport, console: Console) -> None:
     prompt = thinking.generation_prompt
     if prompt.text:
         stays = {
-            True: "it stands before that reply in later requests as well",
-            False: "in later requests it does not stand before that reply, which is therefore computed again",
-            None: "whether it stands before that reply in later requests could not be tested",
+            True: "later requests have it before that reply as well",
+            False: "later requests do not have it before that reply, so the reply is computed again",
+            None: "whether later requests have it before that reply could not be tested",
         }[prompt.persists]
-        console.print(f"  The model writes its reply behind {escape(repr(prompt.text))}; {stays}.")
+        console.print(f"  The model writes its reply after {escape(repr(prompt.text))}; {stays}.")
     console.print()
 
 
@@ -288,7 +288,7 @@ def _draw_findings(report: ProbeReport, console: Console) -> None:
             escape(f"  ignored: {ignored.finding.rule} ({ignored.reason})"), style="dim", soft_wrap=True
         )
     if report.findings:
-        console.print("More on a finding: tplaudit explain RULE.", style="dim")
+        console.print("More about a finding: tplaudit explain RULE.", style="dim")
 
 
 def _finding(each: Finding, source: str) -> str:

@@ -1,4 +1,4 @@
-"""A prompt on a terminal: who owns which line, special tokens set apart, long texts folded."""
+"""A prompt on a terminal: who owns which line, special tokens highlighted, long texts folded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST, _LEAST = 400, 100
 def draw_prompt(
     prompt: str, spans: Sequence[TextSpan], special: Sequence[str], console: Console, *, full: bool
 ) -> None:
-    """Print a prompt. Before each line stand the messages whose texts are in it.
+    """Print a prompt. In front of each line are the messages whose texts are in it.
 
     Args:
         prompt: the text.
@@ -43,7 +43,7 @@ def draw_prompt(
 
     lines = _lines(prompt, spans)
     for start, end, messages in lines if full else _folded(lines):
-        gutter = ",".join("top" if message < 0 else str(message) for message in messages[:3])
+        gutter = ",".join("system" if message < 0 else str(message) for message in messages[:3])
         line = Text().append(f"{gutter:>8} │ ", "dim")
         if end < 0:
             line.append(f"… {-end:,} more lines of this text …", "dim italic")
@@ -65,7 +65,7 @@ class _Styles:
         self._ends = [end for _, end, _ in stretches]
 
     def within(self, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-        """Yield what lies between two offsets, cut off there."""
+        """Yield what is between two offsets, cropped to them."""
         for at in range(bisect_right(self._ends, start), len(self._stretches)):
             first, last, style = self._stretches[at]
             if first >= end:

@@ -1,4 +1,4 @@
-"""One rendered turn for a terminal: a table over the policies, then what each outcome looks like."""
+"""One rendered turn for a terminal: a table of the policies, then each different result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...probes.attribution.render_report import RenderReport
 from ...probes.attribution.rendered import Rendered, RenderedTurn
 from ...probes.attribution.system_turn_outcomes import Outcome
 from ...probes.policies.api.routes import route_of
-from ...probes.policies.registry import POLICIES, Action, canonical
+from ...probes.policies.registry import Action, kind_of, read_spec
 from ...probes.templates.llamacpp import EngineComparison
 from .diff_text import draw_unified
 from .messages_text import draw_messages
@@ -24,22 +24,22 @@ from .prompt_text import draw_prompt
 from .visible import listed, one_line, visible
 
 _WORDS: dict[Outcome, tuple[str, str, str]] = {
-    "kept": ("✓ in place", "green", "the system turn stays where it stands"),
-    "moved": ("↷ moved", "yellow", "the server leaves it in place, and the template writes it further up"),
+    "kept": ("✓ in place", "green", "the system turn stays at its own place"),
+    "moved": ("↷ moved", "yellow", "the server leaves it in place, but the template writes it further up"),
     "noted": ("✎ noted", "cyan", "it becomes a note in a user turn or a tool result, or a user turn"),
     "relocated": ("→ relocated", "cyan", "its text goes into a turn of another role"),
     "hoisted": (
         "↥ hoisted",
         "yellow",
-        "it goes into the first system message, so that each new one changes all that follows",
+        "it goes into the first system message; each new one changes everything after that",
     ),
     "dropped": ("∅ dropped", "magenta", "the server leaves it out"),
-    "lost": ("∅ lost", "red", "the template leaves it out without a word: the model never sees it"),
+    "lost": ("∅ lost", "red", "the template leaves it out without an error: the model never sees it"),
 }
 _ERROR = ("✗ fails", "red", "there is no prompt, and the request fails")
 _NOTHING = ("· nothing", "dim", "there is no system turn that is not first")
 #: The order of rows: what changes least first.
-_ORDER = {fate: rank for rank, fate in enumerate(_WORDS)}
+_ORDER = {outcome: rank for rank, outcome in enumerate(_WORDS)}
 #: Outcomes up to which each is shown in full, and characters of an error that the table shows.
 _FEW, _ERROR_SHOWN = 2, 160
 
@@ -66,7 +66,7 @@ def _draw_report(report: RenderReport, console: Console, full: bool) -> None:
     if not full and len(details) > _FEW:
         _say(
             console,
-            "Messages and prompt of one policy: --policy NAME; of all of them: --full; two compared: --diff.",
+            "For messages and prompt add --policy NAME or --full; to compare two policies add --diff.",
             style="dim",
         )
         return
@@ -75,8 +75,8 @@ def _draw_report(report: RenderReport, console: Console, full: bool) -> None:
         _draw_details(report, same, shown, console, full)
     _say(
         console,
-        "Numbers are the client's messages, from 0. Before a line of a prompt they say whose text is in it: "
-        "texts were looked for as strings, and of equal ones the order decides.",
+        "Numbers are indices of the client's messages, from 0. In front of a prompt's line they say whose "
+        "text is in it. Texts are found as strings; equal ones are assigned in order.",
         style="dim",
     )
 
@@ -95,8 +95,8 @@ def _draw_head(report: RenderReport, turn: RenderedTurn, console: Console) -> No
     if len(routes) == 1:
         (route,) = routes
         own = route == route_of(None, request)
-        told = " (that of the request; another one: --policy NAME:route=…)" if own else ""
-        _say(console, f"Route: {route}{told}")
+        whose = " (the request's own; choose another with --policy NAME:route=…)" if own else ""
+        _say(console, f"Route: {route}{whose}")
     elif routes:
         each = "; ".join(f"{route} for {', '.join(names)}" for route, names in routes.items())
         _say(console, f"Routes: {escape(each)}")
@@ -107,15 +107,15 @@ def _routes(turn: RenderedTurn) -> dict[str, list[str]]:
     """Return the servers' HTTP routes that count, each with the policies for which it does."""
     routes: dict[str, list[str]] = {}
     for each in turn.policies:
-        name, _, options = canonical(each.policy).partition(":")
-        if name in POLICIES and "messages" in POLICIES[name].options.get("route", ()):
-            given = dict(item.split("=", 1) for item in options.split(",") if item)
+        kind = kind_of(each.policy)
+        if kind and "route" in kind.options and "messages" in kind.options["route"].values:
+            _, given = read_spec(each.policy)
             routes.setdefault(route_of(given.get("route"), turn.request), []).append(each.policy)
     return routes
 
 
 def _grouped(policies: Sequence[Rendered], key: Callable[[Rendered], Any]) -> list[list[Rendered]]:
-    """Group policies by what they come to, in the order of the first of each group."""
+    """Group policies by their result, in the order of the first of each group."""
     groups: list[tuple[Any, list[Rendered]]] = []
     for each in policies:
         mine = key(each)
@@ -164,16 +164,16 @@ def _table(rows: Sequence[Sequence[Rendered]]) -> Table:
 
 
 def _verdict(rendered: Rendered) -> str:
-    """Say what became of the later system turns; which ones, where not all fared the same."""
+    """Say what became of the later system turns, and of which ones where they differ."""
     later = [each for each in rendered.system_turns if not each.leading]
     words = _words(rendered)
     if rendered.error is not None or not later or len(words) == 1:
         return "\n".join(f"[{colour}]{word}[/{colour}]" for word, colour, _ in words)
-    fates = sorted({each.fate for each in later}, key=_ORDER.__getitem__)
+    outcomes = sorted({each.outcome for each in later}, key=_ORDER.__getitem__)
     return "\n".join(
-        f"[{_WORDS[fate][1]}]{_WORDS[fate][0]}[/{_WORDS[fate][1]}] "
-        f"{listed([each.message for each in later if each.fate == fate], 4)}"
-        for fate in fates
+        f"[{_WORDS[outcome][1]}]{_WORDS[outcome][0]}[/{_WORDS[outcome][1]}] "
+        f"{listed([each.message for each in later if each.outcome == outcome], 4)}"
+        for outcome in outcomes
     )
 
 
@@ -181,28 +181,28 @@ def _words(rendered: Rendered) -> list[tuple[str, str, str]]:
     """Return the words for what became of the request's later system turns, or of the request."""
     if rendered.error is not None:
         return [_ERROR]
-    fates = {each.fate for each in rendered.system_turns if not each.leading}
-    return [_WORDS[fate] for fate in sorted(fates, key=_ORDER.__getitem__)] or [_NOTHING]
+    outcomes = {each.outcome for each in rendered.system_turns if not each.leading}
+    return [_WORDS[outcome] for outcome in sorted(outcomes, key=_ORDER.__getitem__)] or [_NOTHING]
 
 
 def _rank(rendered: Rendered) -> tuple[int, int]:
-    """Sort by the worst fate, one that the server dropped counting only where there is no other."""
+    """Sort by the worst outcome. One that the server dropped counts only where there is no other."""
     if rendered.error is not None:
         return len(_ORDER), 0
-    fates = [each.fate for each in rendered.system_turns if not each.leading]
-    worst = max((_ORDER[fate] for fate in fates if fate != "dropped"), default=_ORDER["dropped"])
-    return (worst, fates.count("dropped")) if fates else (-1, 0)
+    outcomes = [each.outcome for each in rendered.system_turns if not each.leading]
+    worst = max((_ORDER[outcome] for outcome in outcomes if outcome != "dropped"), default=_ORDER["dropped"])
+    return (worst, outcomes.count("dropped")) if outcomes else (-1, 0)
 
 
 def _remarks(same: Sequence[Rendered]) -> Iterator[str]:
-    """Yield what else there is to say about policies that come to the same."""
+    """Yield what else there is to say about policies with the same result."""
     first = same[0]
     if first.error is not None:
         yield f"[red]{escape(one_line(first.error, _ERROR_SHOWN))}[/red]"
-    first_block = [each for each in first.system_turns if each.leading and each.fate != "kept"]
-    for fate in dict.fromkeys(each.fate for each in first_block):
-        which = listed(each.message for each in first_block if each.fate == fate)
-        yield f"first system text ({which}): {_WORDS[fate][0]}"
+    first_block = [each for each in first.system_turns if each.leading and each.outcome != "kept"]
+    for outcome in dict.fromkeys(each.outcome for each in first_block):
+        which = listed(each.message for each in first_block if each.outcome == outcome)
+        yield f"first system text ({which}): {_WORDS[outcome][0]}"
     system = {each.message for each in first.system_turns}
     others = [index for index in first.text_missing_of or () if index not in system]
     if others:
@@ -228,7 +228,7 @@ def _engine(comparison: EngineComparison | None) -> str:
 def _draw_details(
     report: RenderReport, same: Sequence[Rendered], shown: dict[str, str], console: Console, full: bool
 ) -> None:
-    """Print the messages before and after, what was done, and the prompt unless it was printed already."""
+    """Print the messages before and after, what was done, and the prompt unless it was printed before."""
     first = same[0]
     names = ", ".join(each.policy for each in same)
     _say(console, f"── [bold]{escape(names)}[/bold] ──")
@@ -255,7 +255,7 @@ def _draw_details(
 
 
 def _merged(actions: Sequence[Action]) -> Iterator[tuple[str, str, list[int]]]:
-    """Yield actions, those in a row that differ in their messages only as one."""
+    """Yield actions. Neighbours that differ only in their messages become one."""
     for (kind, why), group in groupby(actions, key=lambda action: (action.kind, action.why)):
         yield kind, why, [index for action in group for index in action.messages]
 

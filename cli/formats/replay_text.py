@@ -19,14 +19,14 @@ from ...probes.replay.replay_report import (
 )
 from .durations import duration
 
-#: Characters of each text shown at a divergence point.
+#: Characters of each text shown at a divergence.
 SHOWN = 28
 STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
 _COUNTS = ("turn", "prompt", "shared", "reused", "re-prefill", "unavoidable", "avoidable")
-_WHY = ("parts in", "cause", "remedy (tokens saved)")
-_WHERE = ("first difference from the closest stored prompt",)
+_WHY = ("diverges at", "cause", "remedy (tokens saved)")
+_WHERE = ("first divergence from the closest stored prompt",)
 #: Columns that a narrower console leaves out, so that the others can be read.
 _LEAST_WIDTH = {"remedy (tokens saved)": 130, "unavoidable": 120, "reused": 120, "re-prefill": 90}
 
@@ -56,7 +56,9 @@ def draw(report: ReplayReport, console: Console) -> None:
     for note in report.notes:
         console.print(escape(f"Note: {note}."), style="dim")
     if not report.complete:
-        console.print(escape(f"Incomplete: {report.error}. The turns above are what had run."), style="bold")
+        console.print(
+            escape(f"Incomplete: {report.error}. The turns above are those that were run."), style="bold"
+        )
 
 
 def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
@@ -114,12 +116,12 @@ def _share(totals: Totals, explained: bool) -> list[str]:
 
 
 def _predicted(turns: Sequence[TurnReport]) -> bool:
-    """Tell whether some of the seconds are predicted."""
+    """Return whether some of the seconds are predicted."""
     return any(turn.cost is not None and turn.cost.kind == "predicted" for turn in turns)
 
 
 def _times(policy: PolicyReport, hours: float | None) -> str:
-    """Say what the prefills took, what of it was waste, and how fast the model was."""
+    """Say how long the prefills took, how much of that was avoidable, and how fast the model was."""
     totals = policy.totals
     assert totals.seconds is not None and totals.wasted is not None
     kind = "predicted" if _predicted(policy.turns) else "measured"
@@ -129,13 +131,13 @@ def _times(policy: PolicyReport, hours: float | None) -> str:
     raised = sum(turn.error is not None for turn in policy.turns)
     what = f"the {len(policy.turns) - raised} turns that rendered" if raised else "the session"
     said = (
-        f"PrefillTimer {what} takes {duration(totals.seconds)} ({kind}); avoidable are "
-        f"{duration(wasted.seconds)} (predicted)."
+        f"Prefilling {what} takes {duration(totals.seconds)} ({kind}), of which "
+        f"{duration(wasted.seconds)} are avoidable (predicted)."
     )
     if wasted.per_hour is not None and hours is not None:
         said += (
-            f" By its timestamps the session took {duration(3600 * hours)}: at that rate, "
-            f"{duration(wasted.per_hour.seconds)} are wasted in an hour."
+            f" By its timestamps the session took {duration(3600 * hours)}: "
+            f"{duration(wasted.per_hour.seconds)} are wasted per hour."
         )
     if totals.measured is None:
         return said
@@ -145,7 +147,7 @@ def _times(policy: PolicyReport, hours: float | None) -> str:
 
 
 def _groups(turns: Sequence[TurnReport]) -> Iterator[list[TurnReport]]:
-    """Put neighbouring turns that raised the same error together; every other turn stands alone."""
+    """Group neighbouring turns that raised the same error; every other turn is a group of its own."""
     group: list[TurnReport] = []
     for turn in turns:
         if group and (turn.error is None or turn.error != group[-1].error):
@@ -176,14 +178,18 @@ def _row(same: Sequence[TurnReport], timed: bool, explained: bool) -> list[str]:
 
 
 def _why(turn: TurnReport) -> list[str]:
-    """Say in a few words where a turn parts, why, and what would stop it."""
-    parted = turn.divergence
-    evicted = next((loss for loss in turn.losses if loss.cause == "evicted"), None)
-    if parted is None or (evicted and evicted.tokens * 2 > (turn.avoidable or 0)):
+    """Say in a few words where a prompt diverges, why, and what would prevent it."""
+    divergence = turn.divergence
+    evicted = next((miss for miss in turn.losses if miss.cause == "evicted"), None)
+    if divergence is None or (evicted and evicted.tokens * 2 > (turn.avoidable or 0)):
         return ["", "evicted", _remedy(evicted.remedy)] if evicted else ["", "", ""]
-    likely = "" if parted.confirmed or parted.cause in (None, "other") else " (likely)"
-    more = f", then {', '.join(link.cause for link in parted.chain[1:])}" if len(parted.chain) > 1 else ""
-    return [_place(turn, parted), f"{parted.cause or ''}{likely}{more}", _remedy(parted.remedy)]
+    likely = "" if divergence.confirmed or divergence.cause in (None, "other") else " (likely)"
+    more = (
+        f", then {', '.join(link.cause for link in divergence.chain[1:])}"
+        if len(divergence.chain) > 1
+        else ""
+    )
+    return [_place(turn, divergence), f"{divergence.cause or ''}{likely}{more}", _remedy(divergence.remedy)]
 
 
 def _remedy(remedy: Remedy | None) -> str:
@@ -191,7 +197,7 @@ def _remedy(remedy: Remedy | None) -> str:
 
 
 def _alike(findings: Sequence[ReplayFinding]) -> list[list[ReplayFinding]]:
-    """Put findings together that say the same of several policies, in the order of the first of each."""
+    """Group findings that say the same of several policies, in the order of the first of each."""
     groups: dict[tuple[str, str, str], list[ReplayFinding]] = {}
     for finding in findings:
         key = (finding.rule, finding.confidence, finding.message)
@@ -207,21 +213,27 @@ def _finding(same: Sequence[ReplayFinding]) -> str:
 
 
 def _difference(turn: TurnReport) -> str:
-    parted = turn.divergence
-    if parted is None:
+    divergence = turn.divergence
+    if divergence is None:
         return ""
-    return f"{_place(turn, parted)}: stored {_excerpt(parted.stored)}, now {_excerpt(parted.prompt)}"
+    return (
+        f"{_place(turn, divergence)}: stored {_excerpt(divergence.stored)}, now {_excerpt(divergence.prompt)}"
+    )
 
 
-def _place(turn: TurnReport, parted: Divergence) -> str:
-    if parted.message is None:
-        return {"tools": "tool list", "generation": "generation prompt"}.get(parted.region, "template text")
+def _place(turn: TurnReport, divergence: Divergence) -> str:
+    if divergence.message is None:
+        return {"tools": "tool list", "generation": "generation prompt"}.get(
+            divergence.region, "template text"
+        )
     done = [
         action.kind
         for action in turn.actions
-        if parted.message.index in action.messages and action.kind in ("hoisted", "noted", "relocated")
+        if divergence.message.index in action.messages and action.kind in ("hoisted", "noted", "relocated")
     ]
-    return f"message {parted.message.index} {', '.join([parted.message.role, *done[:1]])}"
+    index = divergence.message.index
+    name = "system prompt" if index is None else f"message {index} {divergence.message.role}"
+    return ", ".join([name, *done[:1]])
 
 
 def _excerpt(text: str) -> str:
@@ -230,7 +242,7 @@ def _excerpt(text: str) -> str:
 
 
 def _comparison(report: ReplayReport) -> Table:
-    title = "all policies" if report.complete else "all policies, in the turns that have run"
+    title = "all policies" if report.complete else "all policies, for the turns that were run"
     table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("policy", no_wrap=True)
     timed = any(policy.totals.seconds is not None for policy in report.policies)
@@ -254,7 +266,9 @@ def _comparison(report: ReplayReport) -> Table:
 
 def _provenance(report: ReplayReport) -> str:
     model = report.model
-    ran = "No model ran (engine tokens), so there are no seconds; tplaudit calibrate makes them predictable."
+    ran = (
+        "No model ran (engine tokens), so there are no seconds; tplaudit calibrate lets replay predict them."
+    )
     if report.engine == "mlx":
         ran = f"Seconds are measured: {model.architecture} model ({model.weights}; {model.blas} BLAS)."
     if report.prediction is not None and any(_predicted(policy.turns) for policy in report.policies):
@@ -273,7 +287,7 @@ def _engine(report: ReplayReport) -> str:
 
 
 def _prediction(report: ReplayReport) -> str:
-    """Say what seconds are predicted from, and how good that is."""
+    """Say what seconds are predicted from, and with what error."""
     prediction = report.prediction
     assert prediction is not None
     said = f"seconds are predicted from {prediction.source}"
@@ -281,9 +295,9 @@ def _prediction(report: ReplayReport) -> str:
     if quality is None:
         return f"{said}."
     known = (
-        ", with an error that is not known"
+        "; the error is not known"
         if quality.error is None
-        else f", with an error of {quality.error:.0%} (root mean square)"
+        else f"; the error is {quality.error:.0%} (root mean square)"
     )
     beyond = {
         turn.turn
@@ -294,13 +308,13 @@ def _prediction(report: ReplayReport) -> str:
         and (turn.prompt_tokens or 0) > quality.longest
     }
     if quality.correction is not None:
-        known = f", times {quality.correction:.2f}, as the {quality.prefills} prefills took that ran{known}"
+        known = f" times {quality.correction:.2f}, as in the {quality.prefills} prefills that ran{known}"
     if not beyond:
         return f"{said}{known}."
     turns = "1 turn" if len(beyond) == 1 else f"{len(beyond)} turns"
     return (
-        f"{said}{known}. In {turns} the prompt is longer than all that were measured "
-        f"({quality.longest:,} tokens): those seconds are extrapolated, with an error that is not known."
+        f"{said}{known}. In {turns} the prompt is longer than all measured ones "
+        f"({quality.longest:,} tokens). Those seconds are extrapolated, and their error is not known."
     )
 
 

@@ -18,4 +18,4 @@ def draw(console: Console) -> None:
     for rule in RULES.values():
         table.add_row(rule.id, rule.severity, escape(rule.title))
     console.print(table)
-    console.print("More on one: tplaudit explain RULE.", style="dim")
+    console.print("More about a rule: tplaudit explain RULE.", style="dim")

@@ -19,11 +19,11 @@ from ...probes.thinking.history import Verdict
 from ...probes.thinking.report import ThinkingReport, VariableReport
 
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
-    "keeps": ("✓ kept", "green", "stays in the prompt behind the next user turn"),
+    "keeps": ("✓ kept", "green", "stays in the prompt after the next user turn"),
     "tool-loop-only": (
         "~ tool loop only",
         "yellow",
-        "stays within a tool loop, gone behind the next user turn",
+        "stays within a tool loop, removed after the next user turn",
     ),
     "drops": ("∅ dropped", "yellow", "written for the last turn only"),
     "never": ("- never written", "dim", "the model never sees it again"),
@@ -44,9 +44,9 @@ _FORMS = {
     "inline": "<think>…</think> in the content",
 }
 _PERSISTS = {
-    True: "stands before the same reply in history as well",
-    False: "does not stand before the same reply in history",
-    None: "whether it stands in history could not be tested",
+    True: "history has it before the same reply as well",
+    False: "history does not have it before the same reply",
+    None: "whether history has it could not be tested",
 }
 _LAYERS = {
     "settings.chat_template_kwargs": "settings: chat_template_kwargs",
@@ -62,7 +62,7 @@ _SEVERITY = {"error": ("✗ error", "red"), "warning": ("! warning", "yellow"), 
 
 
 def draw(audit: ThinkingAudit, console: Console) -> None:
-    """Print what is said about one template, or about a merge."""
+    """Print the report on one template, or on a merge."""
     if audit.template is not None:
         kwargs = f", with {_settings(audit.kwargs)}" if audit.kwargs else ""
         console.print(f"[bold]{escape(audit.template.source)}[/bold]{escape(kwargs)}", soft_wrap=True)
@@ -96,7 +96,7 @@ def draw_several(results: Sequence[ThinkingAudit | Failure], console: Console) -
 
 
 def _draw_report(report: ThinkingReport, console: Console) -> None:
-    table = _table("Reasoning of earlier turns", "given as", "is", "that means", "without aliasing")
+    table = _table("Reasoning of earlier turns", "given as", "is", "meaning", "without aliasing")
     verdicts: Mapping[str, Verdict] = {"reasoning_content": report.history, **report.fields}
     for form, verdict in verdicts.items():
         raw = report.raw.get(form, verdict)
@@ -123,7 +123,7 @@ def _draw_variables(report: ThinkingReport, console: Console) -> None:
     if not report.variables:
         console.print("  No variable changes what is kept.")
         return
-    table = _table("Variables that the template takes", "variable", "unset", "true", "false", "so")
+    table = _table("Variables that the template takes", "variable", "unset", "true", "false", "effect")
     for each in report.variables:
         table.add_row(
             each.name, _verdict(each.unset), _verdict(each.true), _verdict(each.false), escape(_meaning(each))
@@ -156,7 +156,7 @@ def _servers(report: ThinkingReport) -> Iterator[str]:
     sets = f"sets {_settings(omlx.sets)}, " if omlx.sets else ""
     caches = "caches" if omlx.output_cacheable else "does not cache"
     yield (
-        f"oMLX {sets}hands reasoning over {passes} and {caches} the output of replies that think: "
+        f"oMLX {sets}passes reasoning {passes} and {caches} the output of replies that think: "
         f"reasoning {_SENTENCES[omlx.history]}."
     )
     if report.llama_cpp.sets:
@@ -177,14 +177,14 @@ def _generation_prompt(report: ThinkingReport) -> Iterator[str]:
 
 def _suffix(subject: str, suffix: Suffix) -> str:
     if suffix.text is None:
-        return f"{subject} cannot be told from the rest of the prompt."
+        return f"{subject} cannot be distinguished from the rest of the prompt."
     if not suffix.text:
         return f"{subject} is empty."
-    return f"{subject} is {suffix.text!r} and {_PERSISTS[suffix.persists]}."
+    return f"{subject} is {suffix.text!r}; {_PERSISTS[suffix.persists]}."
 
 
 def _draw_merge(merge: MergeReport, console: Console) -> None:
-    table = _table("Merge of chat-template kwargs, in oMLX's order", "layer", "key", "value", "is", "because")
+    table = _table("Merge of chat-template kwargs, in oMLX's order", "layer", "key", "value", "is", "why")
     for step in merge.steps:
         table.add_row(*_step(step))
     if merge.steps:
@@ -222,7 +222,9 @@ def _prompt(prompt: MergedPrompt) -> Iterator[str]:
     if prompt.culprits:
         yield f"Without {' or '.join(prompt.culprits)} it has {prompt.chars_without_culprit:,} characters."
     for retry in prompt.retries:
-        drops = f"drops {', '.join(retry.dropped)} without a word" if retry.dropped else "has nothing to drop"
+        drops = (
+            f"drops {', '.join(retry.dropped)} without an error" if retry.dropped else "has nothing to drop"
+        )
         shared = "" if retry.shared_chars is None else f", of which that prompt shares {retry.shared_chars:,}"
         result = (
             f"raises {retry.error}" if retry.chars is None else f"renders {retry.chars:,} characters{shared}"

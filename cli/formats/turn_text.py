@@ -13,7 +13,7 @@ from .durations import duration
 
 #: Characters of each text shown from the divergence point on, and before it.
 SHOWN, BEFORE = 90, 40
-#: Shortest stretch, in characters, from which two texts count as going on alike.
+#: Shortest stretch, in characters, from which two texts count as the same again.
 _ALIKE = 8
 
 
@@ -46,20 +46,23 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     yield from _server(turn)
     if turn.divergence is None:
         yield _field(
-            "parts",
-            "nowhere: a stored prompt is a prefix of this one" if turn.depth else "there is nothing stored",
+            "diverges",
+            "nowhere: a stored prompt is a prefix of this one" if turn.depth else "nothing is stored yet",
         )
         since = turn.since_previous
         if since is not None and since.cause is not None:
             yield _field(
-                "since", f"the previous turn's prompt parts at token {since.tokens:,}: {since.cause}"
+                "previous",
+                f"diverges from the previous turn's prompt at token {since.tokens:,}: {since.cause}",
             )
     else:
         yield from _divergence(turn.divergence, block_size)
-    for loss in turn.losses:
-        yield _field("cache", f"{loss.cause}: {loss.tokens:,} tokens are lost, since {loss.evidence}")
-        if loss.remedy is not None:
-            yield _remedy(loss.remedy)
+    for miss in turn.losses:
+        yield _field(
+            "cache", f"{miss.cause}: {miss.tokens:,} shared tokens are not reused, since {miss.evidence}"
+        )
+        if miss.remedy is not None:
+            yield _remedy(miss.remedy)
 
 
 def _raised(turn: TurnReport) -> Iterator[Text]:
@@ -88,22 +91,25 @@ def _server(turn: TurnReport) -> Iterator[Text]:
         yield _field("server", f"{kind} message {which}: {action.why}" if which else f"{kind}: {action.why}")
 
 
-def _divergence(parted: Divergence, block_size: int) -> Iterator[Text]:
-    block = f", in block {parted.block} of {block_size} tokens" if block_size > 1 else ""
+def _divergence(divergence: Divergence, block_size: int) -> Iterator[Text]:
+    block = f", in block {divergence.block} of {block_size} tokens" if block_size > 1 else ""
     yield _field(
-        "parts",
-        f"from turn {parted.stored_turn} at token {parted.tokens:,}, character {parted.chars:,}{block}",
+        "diverges",
+        f"from turn {divergence.stored_turn} at token {divergence.tokens:,}, "
+        f"character {divergence.chars:,}{block}",
     )
-    yield _field("owner", _place(Place(parted.region, parted.message, parted.line)))
-    if parted.was is not None:
-        yield _field("", f"{_place(parted.was)} in the stored prompt")
-    yield from _texts(parted)
-    if parted.stored_ids or parted.prompt_ids:
-        yield _field("ids", f"stored {list(parted.stored_ids)}, now {list(parted.prompt_ids)}")
-    if parted.cause is None:
-        yield _field("cause", "none was looked for, or nobody's: the generation prompt was not replied to")
+    yield _field("owner", _place(Place(divergence.region, divergence.message, divergence.line)))
+    if divergence.was is not None:
+        yield _field("", f"{_place(divergence.was)} in the stored prompt")
+    yield from _texts(divergence)
+    if divergence.stored_ids or divergence.prompt_ids:
+        yield _field("ids", f"stored {list(divergence.stored_ids)}, now {list(divergence.prompt_ids)}")
+    if divergence.cause is None:
+        yield _field(
+            "cause", "none was looked for, or there is none: nothing was written after the generation prompt"
+        )
         return
-    for number, link in enumerate(parted.chain, 1):
+    for number, link in enumerate(divergence.chain, 1):
         name = "cause" if number == 1 else f"then {number}"
         sure = "confirmed" if link.confirmed else "likely"
         where = (
@@ -112,14 +118,14 @@ def _divergence(parted: Divergence, block_size: int) -> Iterator[Text]:
             else f" at token {link.tokens:,}, in {_place(Place(link.region, link.message, link.line))}"
         )
         yield _field(name, f"{link.cause} ({sure}){where}: {link.evidence}")
-        for remedy in parted.remedies if number == 1 else filter(None, [link.remedy]):
+        for remedy in divergence.remedies if number == 1 else filter(None, [link.remedy]):
             yield _remedy(remedy)
 
 
-def _texts(parted: Divergence) -> Iterator[Text]:
-    """Show both texts under each other with the differing part marked."""
-    before = _escaped(parted.before[-BEFORE:])
-    stored, prompt = parted.stored[:SHOWN], parted.prompt[:SHOWN]
+def _texts(divergence: Divergence) -> Iterator[Text]:
+    """Show both texts, one below the other, with the differing part marked."""
+    before = _escaped(divergence.before[-BEFORE:])
+    stored, prompt = divergence.stored[:SHOWN], divergence.prompt[:SHOWN]
     differing = _differing(stored, prompt)
     for name, text, size in (("stored", stored, differing[0]), ("now", prompt, differing[1])):
         line = _field(name, before)
@@ -131,7 +137,7 @@ def _texts(parted: Divergence) -> Iterator[Text]:
 
 
 def _differing(stored: str, prompt: str) -> tuple[int, int]:
-    """Return how many characters of each text differ before both go on alike."""
+    """Return how many characters of each text differ before both are the same again."""
     match = SequenceMatcher(None, stored, prompt, autojunk=False).find_longest_match()
     return (match.a, match.b) if match.size >= _ALIKE else (len(stored), len(prompt))
 
@@ -141,11 +147,11 @@ def _escaped(text: str) -> str:
 
 
 def _field(name: str, text: str) -> Text:
-    return Text(f"  {name:<8} {text}")
+    return Text(f"  {name:<9} {text}")
 
 
 def _remedy(remedy: Remedy) -> Text:
-    line = Text(f"  {'remedy':<8} {remedy.set}: saves {remedy.saves:,} tokens", style="green")
+    line = Text(f"  {'remedy':<9} {remedy.set}: saves {remedy.saves:,} tokens", style="green")
     return line.append(f"; paste {remedy.paste}") if remedy.paste else line
 
 
@@ -155,9 +161,7 @@ def _place(place: Place) -> str:
 
 
 def _message(message: MessageRef) -> str:
-    index = (
-        "the top-level system text" if message.index is None else f"message {message.index} ({message.role})"
-    )
+    index = "the system prompt" if message.index is None else f"message {message.index} ({message.role})"
     return f"{index}, {message.field}" if message.field else index
 
 

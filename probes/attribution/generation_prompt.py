@@ -65,6 +65,10 @@ def generation_prompt(
         now: the clock that the template shall see.
     """
     given = dict(kwargs or {})
+    template.render_ahead(
+        {"messages": messages, "kwargs": given, "add_generation_prompt": prompted, "now": now}
+        for messages, prompted in (([_PROBE], True), (_REPLIED, False))
+    )
     plain = suffix(template, given, now)
     try:
         read = inputs(template.choose(None))
@@ -73,6 +77,16 @@ def generation_prompt(
     switch = next((name for name in SWITCHES if name in read), None)
     if switch is None:
         return GenerationPrompt(plain.text, plain.persists)
+    template.render_ahead(
+        {
+            "messages": messages,
+            "kwargs": {**given, switch: value},
+            "add_generation_prompt": prompted,
+            "now": now,
+        }
+        for value in (True, False)
+        for messages, prompted in (([_PROBE], True), (_REPLIED, False))
+    )
     on, off = (suffix(template, {**given, switch: value}, now) for value in (True, False))
     return GenerationPrompt(plain.text, plain.persists, switch, on, off)
 
@@ -80,8 +94,8 @@ def generation_prompt(
 def suffix(template: ChatTemplate, kwargs: Mapping[str, Any], now: datetime | None = None) -> Suffix:
     """Return the generation prompt with one set of kwargs."""
     try:
-        body = template.render([_PROBE], kwargs=kwargs, add_generation_prompt=False, now=now)
         whole = template.render([_PROBE], kwargs=kwargs, add_generation_prompt=True, now=now)
+        body = template.render([_PROBE], kwargs=kwargs, add_generation_prompt=False, now=now)
     except RenderError:
         return Suffix(None, None)
     if not whole.startswith(body):

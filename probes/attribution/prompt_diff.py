@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..text import common_prefix
+
 _LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 _UNFINISHED = "\n\\ No newline at end of file\n"
 
@@ -52,9 +54,9 @@ def compare(before: DiffSide, old: str | None, after: DiffSide, new: str | None)
     """Compare two prompts, either of which may be missing."""
     if old is None or new is None:
         return PromptDiff(before, after, None, None, None)
-    pairs = enumerate(zip(old, new, strict=False))
-    shared = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
-    return PromptDiff(before, after, old == new, shared, unified(old, new, str(before), str(after)))
+    return PromptDiff(
+        before, after, old == new, common_prefix(old, new), unified(old, new, str(before), str(after))
+    )
 
 
 def unified(old: str, new: str, old_name: str, new_name: str) -> str:

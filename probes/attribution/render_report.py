@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ..conversation import Request, Transcript
+from ..documents import several
 from ..errors import UsageError
 from ..policies.base import Policy
 from ..templates.template import ChatTemplate
@@ -156,4 +157,4 @@ def to_json(report: RenderReport) -> dict[str, Any]:
 
 def several_to_json(reports: Sequence[RenderReport]) -> dict[str, Any]:
     """Return the reports on a folder of templates as one document."""
-    return {"schema": SCHEMA, "tplaudit": __version__, "results": [to_json(report) for report in reports]}
+    return several(SCHEMA, map(to_json, reports))

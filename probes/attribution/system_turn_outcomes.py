@@ -22,17 +22,17 @@ class SystemTurn:
     Attributes:
         message: index of the message in the client's request; -1 for the top-level system text.
         role: its role there.
-        leading: whether only system messages stand before it.
-        fate: `kept` where it stands; `hoisted` into the first system block by the server; `noted` in another
-            turn, or as one, by the server; `relocated`: its text went elsewhere into turns of other roles;
-            `dropped` by the server. Or the server keeps it, and the template writes it before what it follows
-            (`moved`), or leaves it out (`lost`); both only where the template rendered.
+        leading: whether only system messages are before it.
+        outcome: what the server did: `kept` in place, `hoisted` into the first system block, `noted` in
+            another turn or as one, `relocated` into turns of other roles elsewhere, or `dropped`. Or the
+            server kept it, and the template wrote it further up (`moved`) or left it out (`lost`); these two
+            only where the template rendered.
     """
 
     message: int
     role: str
     leading: bool
-    fate: Outcome
+    outcome: Outcome
 
 
 def system_turns(
@@ -48,7 +48,7 @@ def system_turns(
     """
     with_text = client_texts(client)
     return tuple(
-        SystemTurn(index, role, leading, _fate(index, leading, prepared, spans, missing))
+        SystemTurn(index, role, leading, _outcome(index, leading, prepared, spans, missing))
         for index, role, leading in _system_messages(client)
         if index in with_text
     )
@@ -65,7 +65,7 @@ def _system_messages(client: Request) -> Iterator[tuple[int, str, bool]]:
             yield message.index, role, leading
 
 
-def _fate(
+def _outcome(
     index: int, leading: bool, prepared: Prepared, spans: Sequence[TextSpan], missing: Sequence[int]
 ) -> Outcome:
     messages = prepared.request.messages

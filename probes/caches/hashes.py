@@ -4,8 +4,8 @@ Two blocks have one name exactly when they, and all blocks before them, hold the
 of names is enough to find the longest stored prefix. The recipe is oMLX's (docs/servers.md, section 1.16;
 `compute_block_hash` in jundot/omlx), which fusion-mlx, Rapid-MLX and vllm-mlx use with roots of their own
 (docs/servers.md, sections 3 to 5). It has no separators between its fields: a model name that ends in
-`omlx-root` could in theory meet another model's chain, which only convention prevents. `recipes` has those of
-other servers.
+`omlx-root` could in theory meet another model's chain, which only convention prevents. Other recipes stand in
+the modules of their servers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 BlockHasher: TypeAlias = Callable[[tuple[int, ...], bytes | None], bytes]
 
 ROOT = b"omlx-root"
-FUSION_ROOT = b"fusion-mlx-root"
-RAPID_ROOT = b"rapid-mlx-root"
-VLLM_MLX_ROOT = b"vllm-mlx-root"
 
 
 def block_hash(

@@ -43,7 +43,7 @@ class PagedCache:
         capacity_bytes: the most that the blocks may occupy together, or None for no limit.
         sizes: of the model's state, which blocks without payload are counted by; needed with a capacity where
             payloads are not given.
-        named: names the blocks; None for oMLX's recipe with `model_name`.
+        named: names the blocks; None for oMLX's way with `model_name`.
         trimmable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
         snapshot_stride: tokens between snapshots, a multiple of the block size; None for every block end.
         whole: what is done with a prompt that is there whole. Default: `trim` where layers can be cut.
@@ -83,9 +83,9 @@ class PagedCache:
                 f"snapshots every {snapshot_stride} tokens miss the ends of blocks of {block_size}"
             )
         if trimmable and (tails or snapshot_stride):
-            raise ValueError("layers that can be cut need no snapshots and no tails")
+            raise ValueError("layers that can be trimmed need no snapshots and no tails")
         if not trimmable and self.full_hit == "trim":
-            raise ValueError("layers that cannot be cut cannot give up one token")
+            raise ValueError("layers that cannot be trimmed cannot give up one token")
         self._named = named or recipe(model_name)
         # Least recently used first. A use touches a chain from its last block to its first, so every block
         # stands behind all blocks that continue it: the first one that is not in use is always a leaf, and

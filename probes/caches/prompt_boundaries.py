@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ..attribution.generation_prompt import suffix
 from ..attribution.user_header import user_header
 from ..errors import RenderError
-from ..tokenization.tokens import common_prefix, common_prefix_ids
+from ..text import common_prefix
+from ..tokenization.tokens import common_prefix_ids
 from .base import PromptBoundaries
 
 if TYPE_CHECKING:

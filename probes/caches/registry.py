@@ -1,47 +1,78 @@
-"""Prefix caches: what a server still holds of earlier prompts, one module per kind of cache.
+"""The caches: what a server still holds of earlier prompts.
 
-`make_cache` makes the cache that a name stands for; docs/caches.md describes each.
+A new cache is one module of `servers` with its `KINDS`, and its line in `_kinds`; docs/caches.md describes
+each. `make_cache` makes the cache that a name stands for, `server_cache` that of a policy's server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..policies.registry import kind_of, read_spec
+from .kind import CacheKind, CacheSettings
 
 if TYPE_CHECKING:
-    from ..models.layers import Layers
     from ..models.sizes import Sizes
+    from ..policies.base import Policy
     from .base import PrefixCache
-    from .hashes import BlockHasher
-    from .paged import FullHitRule
-    from .servers.omlx import Version
+
+#: What counts for policies that are not registered, and where a person gives a block size.
+DEFAULT_CACHE = "paged"
 
 
-@dataclass(frozen=True, slots=True)
-class CacheSettings:
-    """What a cache is made with.
+@cache
+def _kinds() -> dict[str, CacheKind]:
+    """Return the caches by name, in the order of docs/caches.md; their modules bring NumPy."""
+    from .servers import (
+        flyto_mlx,
+        fusion_mlx,
+        llama_cpp,
+        mlx_lm,
+        mlx_vlm,
+        mtplx,
+        ollama,
+        omlx,
+        rapid_mlx,
+        sglang,
+        vllm,
+        vllm_mlx,
+    )
 
-    Attributes:
-        name: the cache's name, without a block size.
-        layers: what the model's layers keep.
-        block_size: tokens per block; None for the server's own rule.
-        usual_size: what that rule gives a model whose layers can all be cut; None for the server's default.
-        capacity_bytes: the most that the cache may hold; None for the server's own limit, or none.
-        sizes: of the model's state, which count where no model computes.
-        version: of oMLX.
+    modules = (
+        omlx,
+        flyto_mlx,
+        fusion_mlx,
+        mlx_lm,
+        rapid_mlx,
+        vllm_mlx,
+        mlx_vlm,
+        mtplx,
+        llama_cpp,
+        vllm,
+        sglang,
+        ollama,
+    )
+    return {kind.name: kind for module in modules for kind in module.KINDS}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all caches, in the order of docs/caches.md."""
+    return tuple(_kinds())
+
+
+def find_cache(name: str) -> CacheKind:
+    """Return what is known of a cache.
+
+    Args:
+        name: one of `names()`, with or without a block size where it may have one.
+
+    Raises:
+        UsageError: no cache has that name.
     """
-
-    name: str
-    layers: Layers
-    block_size: int | None = None
-    usual_size: int | None = None
-    capacity_bytes: int | None = None
-    sizes: Sizes | None = None
-    version: Version = "latest"
+    return _sized(name)[0]
 
 
 def make_cache(
@@ -51,176 +82,89 @@ def make_cache(
     block_size: int | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
-    version: Version = "latest",
+    options: Mapping[str, str] | None = None,
 ) -> PrefixCache:
     """Return the empty cache that a name stands for.
 
     Args:
-        name: one of `names()`; `paged` and `vllm` also with the block size for plain layers, as in
-            `paged:256`.
+        name: one of `names()`; for some also with the block size for plain layers, as in `paged:256`.
         model_kind: what the model's layers keep: `plain`, `rotating:WINDOW`, `hybrid`, ...; see `Layers.of`.
         block_size: tokens per block, for caches with blocks; None for the server's own rule.
         capacity_bytes: the most that it may hold; None for the server's own limit, or none.
         sizes: of the model's state, which count there where no model computes.
-        version: of oMLX, for `paged`.
+        options: options of that cache, such as the server's version; those that it does not know have no
+            effect.
 
     Raises:
         UsageError: no cache has that name, it has no blocks to set a size of, or `model_kind` is none.
     """
     from ..models.layers import Layers
 
-    base, _, option = name.partition(":")
-    size = int(option) if option.isdecimal() and int(option) else None
-    key = base if size and base in ("paged", "vllm") else name
-    make = _CACHES.get(key)
-    if make is None:
-        raise UsageError(f"there is no cache {name!r}", fix=f"choose from {', '.join(names())}")
-    settings = CacheSettings(
-        name=key,
-        layers=Layers.of(model_kind),
+    kind, size = _sized(name)
+    known = {option: value for option, value in (options or {}).items() if option in kind.options}
+    made = kind.make(
+        CacheSettings(
+            name=kind.name,
+            layers=Layers.of(model_kind),
+            block_size=block_size,
+            usual_size=size,
+            capacity_bytes=capacity_bytes,
+            sizes=sizes,
+            options=known,
+        )
+    )
+    if block_size not in (None, made.block_size):
+        raise UsageError(f"the cache {name} of this model has no blocks", fix="leave the block size out")
+    return made
+
+
+def cache_name(policy: Policy) -> str:
+    """Return the name of the cache that the server of a policy keeps, whatever its blocks."""
+    name: str = DEFAULT_CACHE
+    if kind_of(policy.name):
+        kind, given = read_spec(policy.name)
+        name, _ = kind.server_cache(given)
+    return name.partition(":")[0]
+
+
+def server_cache(
+    policy: Policy,
+    *,
+    model_kind: str = "plain",
+    block_size: int | None = None,
+    capacity_bytes: int | None = None,
+    sizes: Sizes | None = None,
+) -> PrefixCache:
+    """Return an empty cache as the server of a policy keeps it, or a paged one with blocks of a given size.
+
+    Args:
+        policy: the policy, whose options may concern its cache, too.
+        model_kind: as of `make_cache`.
+        block_size: tokens per block of a paged cache in the place of the server's own; None for that.
+        capacity_bytes: as of `make_cache`.
+        sizes: as of `make_cache`.
+    """
+    name: str = DEFAULT_CACHE
+    options: Mapping[str, str] = {}
+    if kind_of(policy.name):
+        kind, given = read_spec(policy.name)
+        name, options = kind.server_cache(given)
+    return make_cache(
+        DEFAULT_CACHE if block_size else name,
+        model_kind=model_kind,
         block_size=block_size,
-        usual_size=size,
         capacity_bytes=capacity_bytes,
         sizes=sizes,
-        version=version,
-    )
-    cache = make(settings)
-    if block_size not in (None, cache.block_size):
-        raise UsageError(f"the cache {name} of this model has no blocks", fix="leave the block size out")
-    return cache
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of all caches, in the order of docs/caches.md."""
-    return tuple(_CACHES)
-
-
-def _paged(settings: CacheSettings) -> PrefixCache:
-    from .servers import omlx
-
-    return omlx.paged(
-        settings.layers,
-        settings.version,
-        size=settings.block_size,
-        default_size=settings.usual_size or 256,
-        capacity_bytes=settings.capacity_bytes,
-        sizes=settings.sizes,
+        options=options,
     )
 
 
-def _flyto(settings: CacheSettings) -> PrefixCache:
-    return _forked(settings, 256)
-
-
-def _fusion(settings: CacheSettings) -> PrefixCache:
-    from .hashes import FUSION_ROOT, recipe
-
-    return _forked(settings, 64, named=recipe(root=FUSION_ROOT))
-
-
-def _forked(settings: CacheSettings, size: int, *, named: BlockHasher | None = None) -> PrefixCache:
-    """Return the cache of a server that took over oMLX's as it was before September 2026."""
-    from .servers import omlx
-
-    return omlx.paged(
-        settings.layers,
-        "0.5.3",
-        size=settings.block_size,
-        default_size=size,
-        named=named,
-        capacity_bytes=settings.capacity_bytes,
-        sizes=settings.sizes,
-        kind=settings.name,
-    )
-
-
-def _rapid_paged(settings: CacheSettings) -> PrefixCache:
-    from .hashes import RAPID_ROOT, recipe
-
-    return _blocks(_plain(settings), settings.block_size or 64, named=recipe(root=RAPID_ROOT))
-
-
-def _vllm_mlx_paged(settings: CacheSettings) -> PrefixCache:
-    from .hashes import VLLM_MLX_ROOT, recipe
-
-    return _blocks(_plain(settings), settings.block_size or 64, named=recipe(root=VLLM_MLX_ROOT))
-
-
-def _mlx_vlm(settings: CacheSettings) -> PrefixCache:
-    from .block_hash_schemes import apc_recipe
-    from .servers.mlx_vlm import BLOCK_SIZE, MlxVlmSnapshots
-
-    if settings.layers.trimmable:
-        return _blocks(settings, settings.block_size or BLOCK_SIZE, named=apc_recipe, full_hit="drop-block")
-    return MlxVlmSnapshots(
-        settings.layers,
-        capacity_bytes=settings.capacity_bytes,
-        sizes=settings.sizes,
-    )
-
-
-def _vllm(settings: CacheSettings) -> PrefixCache:
-    from .block_hash_schemes import vllm_recipe
-
-    size = settings.block_size or settings.usual_size or 16
-    return _blocks(settings, size, named=vllm_recipe(), full_hit="drop-block")
-
-
-def _entries(module: str, cache: str) -> Callable[[CacheSettings], PrefixCache]:
-    """Return what makes a cache of whole sequences, whose module loads when it is made."""
-
-    def make(settings: CacheSettings) -> PrefixCache:
-        made: PrefixCache = getattr(import_module(f".{module}", __package__), cache)(
-            settings.layers,
-            capacity_bytes=settings.capacity_bytes,
-            sizes=settings.sizes,
-        )
-        return made
-
-    return make
-
-
-def _blocks(
-    settings: CacheSettings, size: int, *, named: BlockHasher, full_hit: FullHitRule | None = None
-) -> PrefixCache:
-    from .paged import PagedCache
-
-    return PagedCache(
-        size,
-        named=named,
-        capacity_bytes=settings.capacity_bytes,
-        sizes=settings.sizes,
-        trimmable=settings.layers.trimmable,
-        full_hit=full_hit,
-        kind=settings.name,
-    )
-
-
-def _plain(settings: CacheSettings) -> CacheSettings:
-    """Refuse models that a server's paged cache does not take."""
-    if not settings.layers.trimmable:
-        server = settings.name.partition(":")[0]
-        raise UsageError(
-            f"the cache {settings.name} keeps models only whose layers can all be cut",
-            fix=f"use the server's default, {server}",
-        )
-    return settings
-
-
-_CACHES: dict[str, Callable[[CacheSettings], PrefixCache]] = {
-    "paged": _paged,
-    "flyto-mlx": _flyto,
-    "fusion-mlx": _fusion,
-    "mlx-lm": _entries("servers.mlx_lm", "MlxLmCache"),
-    "rapid-mlx": _entries("servers.rapid_mlx", "RapidMlxCache"),
-    "rapid-mlx:paged": _rapid_paged,
-    "vllm-mlx": _entries("servers.vllm_mlx", "VllmMlxCache"),
-    "vllm-mlx:paged": _vllm_mlx_paged,
-    "vllm-mlx:legacy": _entries("servers.vllm_mlx", "VllmMlxLegacyCache"),
-    "mlx-vlm": _mlx_vlm,
-    "mtplx": _entries("servers.mtplx", "MtplxCache"),
-    "llama.cpp": _entries("servers.llama_cpp", "LlamaCppCache"),
-    "vllm": _vllm,
-    "sglang": _entries("radix_tree", "SglangCache"),
-    "ollama": _entries("radix_tree", "OllamaCache"),
-}
+def _sized(name: str) -> tuple[CacheKind, int | None]:
+    """Return the cache that a name stands for, and the block size behind it; None where there is none."""
+    kinds = _kinds()
+    base, _, option = name.partition(":")
+    size = int(option) if option.isdecimal() and int(option) else None
+    kind = kinds.get(base if size and base in kinds and kinds[base].sized else name)
+    if kind is None:
+        raise UsageError(f"there is no cache {name!r}", fix=f"choose from {', '.join(kinds)}")
+    return kind, size

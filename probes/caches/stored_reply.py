@@ -1,23 +1,17 @@
-"""The tokens of a reply, as a server that stores its output holds them behind the prompt."""
+"""What a server keeps of a reply, and the reply's tokens as it holds them behind the prompt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from ..conversation import Message
 from ..errors import RenderError
 from ..templates.rendering import REASONING_KEYS
-from ..thinking.servers import (
-    detect_preserve_thinking,
-    model_name,
-    model_type,
-    native_reasoning,
-    output_cacheable,
-)
-from ..tokenization.tokens import common_prefix
+from ..text import common_prefix
+from .registry import find_cache
 
 if TYPE_CHECKING:
     from ..attribution.prompt import Prompt
@@ -25,11 +19,11 @@ if TYPE_CHECKING:
     from ..templates.template import ChatTemplate
     from ..tokenization.tokens import Ids, Tokenizer
 
+#: What is stored of a turn: its prompt, or its reply as well.
+Store: TypeAlias = Literal["prompt", "prompt+output"]
 #: The key of generated ids in a reply, as in vLLM's answer to `return_token_ids`.
 GENERATED = "token_ids"
 _OPEN, _CLOSE = "<think>", "</think>"
-#: Caches of servers that leave out replies which think, unless their output was found to be cacheable.
-_CAREFUL = frozenset({"paged", "flyto-mlx", "fusion-mlx"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +90,42 @@ def opens_thinking(prompt: Prompt) -> bool:
 
 
 def stores_thinking(cache: str, template: ChatTemplate, prompt: Prompt) -> bool:
-    """Tell whether a server stores replies that think (docs/servers.md, section 1.13).
+    """Tell whether a server stores replies that think.
 
     Args:
         cache: the name of its cache.
         template: the template.
         prompt: the prompt, whose kwargs count.
     """
-    if cache not in _CAREFUL:
-        return True
-    native = native_reasoning(detect_preserve_thinking(template), model_type(template), model_name(template))
-    return output_cacheable(None, native, prompt.rendered.kwargs.get("preserve_thinking"))
+    stores = find_cache(cache).stores_thinking
+    return stores is None or stores(template, prompt.rendered.kwargs)
+
+
+def stored_length(
+    prompt_tokens: int,
+    output_tokens: int,
+    store: Store = "prompt+output",
+    *,
+    open_think: bool = False,
+    output_cacheable: bool = True,
+) -> int:
+    """Return how many tokens of prompt and reply are stored.
+
+    A reply to a prompt that ends inside an open think block begins with reasoning, which history may not
+    have. oMLX, flyto-mlx and fusion-mlx then store the prompt alone, unless the output was found to be
+    cacheable (docs/servers.md, sections 1.13, 1.17, 2 and 3; `omlx_reasoning.output_cacheable` is oMLX's
+    rule). Other servers store what they have.
+
+    Args:
+        prompt_tokens: tokens of the prompt.
+        output_tokens: tokens of the reply.
+        store: what the person asked to be stored.
+        open_think: whether the prompt ends inside a think block.
+        output_cacheable: whether the server caches replies that think.
+    """
+    if store == "prompt" or (open_think and not output_cacheable):
+        return prompt_tokens
+    return prompt_tokens + output_tokens
 
 
 def _text(prompt: Prompt, reply: Message, policy: Policy) -> str | None:

@@ -12,7 +12,7 @@ from ..errors import RenderError
 from ..policies.base import Action, Policy, render_prepared
 from ..templates.rendering import Profile
 from ..templates.template import ChatTemplate
-from ..tokenization.tokens import common_prefix
+from ..text import common_prefix
 
 UNKNOWN_OWNER = Owner("unknown")
 RemedyKind = Literal["kwarg", "policy", "client", "template", "cache"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
-from ..tokenization.tokens import common_prefix
+from ..text import common_prefix
 from .base import (
     CandidateRemedy,
     Cause,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..conversation import Message
 from ..errors import RenderError
-from ..tokenization.tokens import common_prefix
+from ..text import common_prefix
 from . import client, policy, template
 from .base import (
     CandidateRemedy,

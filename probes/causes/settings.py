@@ -1,8 +1,8 @@
-"""Lines to paste: what known servers and clients call the settings that stop a divergence.
+"""Lines to paste: what servers and clients call the settings that stop a divergence.
 
-Servers: docs/servers.md, sections 1.8 and 1.12, and the flags' names in waybarrios/vllm-mlx#394 (vLLM's
-too), Blaizzy/mlx-vlm#1128 (mlx_lm.server) and ggml-org/llama.cpp (`--chat-template-kwargs`). Clients:
-Claude Code's in anthropics/claude-code#68900 and ollama/ollama#14918 (attribution header),
+A server's are stated in its module (`PolicyKind.kwargs_setting` and `.remedies`).
+
+Clients: Claude Code's in anthropics/claude-code#68900 and ollama/ollama#14918 (attribution header),
 anthropics/claude-code#81259 (token counter), and its settings page (`includeGitInstructions`).
 """
 
@@ -14,16 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..policies.registry import canonical
+from ..policies.kind import OtherPolicy
+from ..policies.registry import kind_of
 
-_FLAGS = {
-    "llama-cpp": "llama-server … --chat-template-kwargs '{}'",
-    "vllm": "vllm serve … --default-chat-template-kwargs '{}'",
-    "vllm-mlx": "vllm-mlx serve … --default-chat-template-kwargs '{}'",
-    "mlx-lm": "mlx_lm.server … --chat-template-args '{}'",
-    "omlx": '"chat_template_kwargs": {} in the model\'s settings',
-    "omlx-strict": '"chat_template_kwargs": {} in the model\'s settings',
-}
 _REQUEST = '"chat_template_kwargs": {} in every request'
 
 
@@ -46,21 +39,6 @@ class ClientSetting:
     def without(self, text: str) -> str:
         """Return a text as a client with this setting writes it."""
         return self.text.sub("", text) if self.mark in text.lower() else text
-
-
-@dataclass(frozen=True, slots=True)
-class OtherPolicy:
-    """Another policy that may keep the prompt as it was.
-
-    Attributes:
-        policy: its name, as `--policy` takes it.
-        set: what that is, short.
-        paste: the line, where one server has a setting for it.
-    """
-
-    policy: str
-    set: str
-    paste: str | None = None
 
 
 _CLAUDE_CODE = "~/.claude/settings.json"
@@ -89,11 +67,6 @@ CLIENT_SETTINGS = (
     ),
 )
 
-_OWN = {
-    "omlx-strict": OtherPolicy(
-        "omlx", "preserve_mid_system_cache=true", '"preserve_mid_system_cache": true in oMLX\'s settings'
-    ),
-}
 _OTHERS = (
     OtherPolicy("as-is", "system turns left in place (policy as-is)"),
     OtherPolicy("note", "system turns as notes (policy note)"),
@@ -104,21 +77,18 @@ _UNJOINED = OtherPolicy("hoist", "system turns in front, no turns joined (policy
 
 def kwarg_line(policy: str, name: str, value: Any) -> str:
     """Return the line that sets a chat-template kwarg on the server of a policy, else in the request."""
-    form = _FLAGS.get(_name(policy), _REQUEST)
+    kind = kind_of(policy)
+    form = (kind.kwargs_setting if kind else "") or _REQUEST
     return form.replace("{}", json.dumps({name: value}, ensure_ascii=False))
 
 
 def other_policies(policy: str) -> Iterator[OtherPolicy]:
     """Yield what may be tried instead of a policy: its server's own setting first."""
-    name = _name(policy)
-    if name in _OWN:
-        yield _OWN[name]
+    kind = kind_of(policy)
+    name = kind.name if kind else policy
+    yield from kind.remedies if kind else ()
     for other in _OTHERS:
         if other.policy != name:
             yield other
     if name.endswith("+merge"):
         yield _UNJOINED
-
-
-def _name(policy: str) -> str:
-    return canonical(policy).partition(":")[0]

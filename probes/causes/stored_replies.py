@@ -16,7 +16,7 @@ from ..conversation import Message, Request
 from ..policies.base import Policy
 from ..templates.rendering import REASONING_KEYS
 from ..templates.template import ChatTemplate
-from ..tokenization.tokens import common_prefix
+from ..text import common_prefix
 from .base import (
     CandidateRemedy,
     Cause,

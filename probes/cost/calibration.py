@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ... import __version__
+from ..documents import plain
 from ..engine.mlx_engine import KV_GROUP_SIZE
 from ..errors import InputError
 from ..files import read_json
-from ..machine import Machine, this_machine
 from .cost_model import CostModel, Measured, fit
+from .machine import Machine, this_machine
 
 if TYPE_CHECKING:
     from ..models.model import ReplayModel
@@ -269,7 +270,7 @@ def read_calibration(file: Path) -> Calibration:
         what = (error.strerror or "cannot be read").lower()
         raise InputError(what, where=str(file), fix="give a file that tplaudit calibrate wrote") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"this is no calibration ({error})", where=str(file), fix=_AGAIN) from None
+        raise InputError(f"this is not a calibration ({error})", where=str(file), fix=_AGAIN) from None
     machine = read.machine
     if not 0 < machine.cores < 2**31 or not 0 <= (machine.memory_bytes or 0) < 2**63:
         raise InputError("there is no such machine", where=str(file), fix=_AGAIN)
@@ -358,8 +359,5 @@ def _writing(file: Path) -> Iterator[None]:
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
     """Return a calibration as plain JSON types, with what was fitted to it under `seconds`."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(calibration))
     fitted = calibration.cost
-    return {**value, "seconds": fitted and msgspec.to_builtins(fitted)}
+    return {**plain(calibration), "seconds": fitted and plain(fitted)}

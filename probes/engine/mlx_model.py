@@ -184,7 +184,7 @@ def _check_safetensors(file: Path) -> None:
         fix = "run `git lfs pull` in the directory"
         raise InputError("is a Git LFS pointer, not weights", where=str(file), fix=fix)
     if len(start) < 8 or header is None:
-        raise InputError("is cut off or no safetensors file", where=str(file), fix=_AGAIN)
+        raise InputError("is truncated or not a safetensors file", where=str(file), fix=_AGAIN)
     try:
         tensors = json.loads(header)
         ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
@@ -192,7 +192,7 @@ def _check_safetensors(file: Path) -> None:
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise InputError(f"has a broken header ({brief(error)})", where=str(file), fix=_AGAIN) from error
     if announced > size:
-        raise InputError(f"is cut off: {size:,} of {announced:,} bytes", where=str(file), fix=_AGAIN)
+        raise InputError(f"is truncated: {size:,} of {announced:,} bytes", where=str(file), fix=_AGAIN)
 
 
 def _read_json(file: Path) -> Mapping[str, Any]:

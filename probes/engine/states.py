@@ -261,7 +261,7 @@ class ModelState:
         import mlx.core as mx
 
         if reason := self.missing(blocks, length):
-            raise ValueError(f"cannot go on after {length} tokens: {reason}")
+            raise ValueError(f"cannot continue after {length} tokens: {reason}")
         if not length:
             return
         for number, part in enumerate(self.attention):

@@ -19,12 +19,12 @@ def patterns(change: Change) -> tuple[str, ...]:
         return ()
     if change.rule != "prompt-changed":
         return (f"changed:{change.rule}",)
-    names = dict.fromkeys(subject.partition("@")[0].rpartition(":")[2] for subject in change.subjects)
-    groups = dict.fromkeys(name.partition("/")[0] for name in names)
+    places = dict.fromkeys(subject.place for subject in change.subjects)
+    groups = dict.fromkeys(subject.group for subject in change.subjects)
     if groups.keys() >= _GROUPS:
         return (f"changed:{change.rule}",)
-    if len(names) <= len(groups):
-        return tuple(f"changed:{_literal(name)}" for name in names)
+    if len(places) <= len(groups):
+        return tuple(f"changed:{_literal(place)}" for place in places)
     return tuple(f"changed:{group}/*" for group in groups)
 
 
@@ -40,6 +40,6 @@ def all_patterns(changes: Sequence[Change]) -> tuple[str, ...]:
     return tuple(allowance.text for allowance in found if allowance in needed)
 
 
-def _literal(name: str) -> str:
-    """Return the shell pattern that matches a name alone."""
-    return re.sub(r"([*?[])", r"[\1]", name)
+def _literal(place: str) -> str:
+    """Return the shell pattern that matches a place alone."""
+    return re.sub(r"([*?[])", r"[\1]", place)

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any
 
-from ..errors import InputError, UsageError
+from ..errors import UsageError
+from .subject import Subject
 
 _KINDS = ("changed", "new")
-_KEYS = {"rule", "where", "reason", "expires"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,11 @@ class KnownFailure:
     expires: date | None = None
 
     def expired(self, today: date) -> bool:
-        """Tell whether it counts no longer."""
+        """Return whether it no longer counts."""
         return self.expires is not None and today > self.expires
 
-    def covers(self, rule: str, subject: str) -> bool:
-        """Tell whether a failure is the known one."""
+    def covers(self, rule: str, subject: Subject) -> bool:
+        """Return whether a failure is the known one."""
         return rule == self.rule and _matches(self.where, subject)
 
     @property
@@ -79,31 +78,7 @@ def _allowance(item: str) -> Allowance:
     return Allowance(kind, pattern or "*")
 
 
-def read_known_failure(value: Any, where: str, rules: Iterable[str]) -> KnownFailure:
-    """Read one `[[gate.ignore]]` table.
-
-    Raises:
-        InputError: it names no rule, gives no reason, or has a key that does not exist.
-    """
-    if not isinstance(value, dict):
-        raise InputError("not a table", where=where, fix="write [[gate.ignore]] with rule and reason")
-    unknown = sorted(value.keys() - _KEYS)
-    if unknown:
-        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
-    rule, reason, pattern = (value.get(key, "") for key in ("rule", "reason", "where"))
-    if rule not in rules:
-        raise InputError(f"there is no rule {rule!r}", where=where, fix="see docs/gate.md for their names")
-    if not isinstance(reason, str) or not reason.strip():
-        raise InputError("no reason is given", where=where, fix='add reason = "why this is accepted"')
-    expires = value.get("expires")
-    if expires is not None and type(expires) is not date:
-        raise InputError("expires is no date", where=where, fix="write it like expires = 2027-01-31")
-    if not isinstance(pattern, str):
-        raise InputError("where is no text", where=where, fix='write it like where = "tools/*"')
-    return KnownFailure(rule, reason.strip(), pattern or "*", expires)
-
-
-def allowing(allowances: Sequence[Allowance], rule: str, subject: str) -> Allowance | None:
+def allowing(allowances: Sequence[Allowance], rule: str, subject: Subject) -> Allowance | None:
     """Return the allowance that covers a change, if any."""
     return next(
         (
@@ -115,9 +90,6 @@ def allowing(allowances: Sequence[Allowance], rule: str, subject: str) -> Allowa
     )
 
 
-def _matches(pattern: str, subject: str) -> bool:
-    """Tell whether a pattern names a subject, its conversation, or its group; the view may be left out."""
-    check, at, variant = subject.partition("@")
-    plain = check.rpartition(":")[2]
-    names = (subject, check, f"{plain}{at}{variant}", plain, plain.partition("/")[0])
-    return any(fnmatchcase(name, pattern) for name in names)
+def _matches(pattern: str, subject: Subject) -> bool:
+    """Return whether a pattern names a subject in any of the ways that a person may."""
+    return any(fnmatchcase(name, pattern) for name in subject.names)

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
-from ..errors import InputError, TplauditError, UsageError
+from ..errors import TplauditError, UsageError
 from .observe.replays import ReplayNumbers
 from .prediction import Predictor
 from .report import BudgetResult
@@ -17,7 +16,7 @@ from .report import BudgetResult
 #: The budgets and what each limits.
 BUDGETS: Mapping[str, str] = {
     "max-avoidable-tokens": "avoidable tokens of all turns together (counted)",
-    "max-reprefill-ratio": "re-prefilled tokens as a part of all prompt tokens (counted), from 0 to 1",
+    "max-reprefill-ratio": "re-prefilled tokens as a share of all prompt tokens (counted), from 0 to 1",
     "min-divergence-depth": "tokens shared with the closest stored prompt, where that is the fewest "
     "(counted)",
     "max-seconds": "seconds for the re-prefilled tokens of all turns (predicted)",
@@ -25,7 +24,6 @@ BUDGETS: Mapping[str, str] = {
 _LIMIT = re.compile(
     r"(?P<base>base)?\s*(?:(?P<sign>[+-])?\s*(?P<number>\d{1,15}(?:\.\d{1,15})?)(?P<percent>%)?)?"
 )
-_KEYS = {"policy", "transcript", *BUDGETS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class Budget:
     transcript: str = "*"
 
     def covers(self, numbers: ReplayNumbers) -> bool:
-        """Tell whether the budget is about a replay."""
+        """Return whether the budget is about a replay."""
         names = (numbers.transcript, Path(numbers.transcript).name, Path(numbers.transcript).stem)
         return _is(numbers.policy, self.policy) and any(_is(name, self.transcript) for name in names)
 
@@ -79,9 +77,9 @@ def _is(name: str, pattern: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
 
 
-def read_limit(value: Any, where: str, error: type[TplauditError] = UsageError) -> Limit:
+def read_limit(written: str, where: str, error: type[TplauditError] = UsageError) -> Limit:
     """Read a limit such as `1000`, `base`, `base+5%` or `base-200`. Raises `error` where it is none."""
-    text = "" if isinstance(value, bool) else str(value).strip()
+    text = written.strip()
     match = _LIMIT.fullmatch(text)
     parts = match.groupdict() if match else {}
     fits = bool(text) and match is not None
@@ -106,28 +104,6 @@ def read_budget_option(name: str, text: str) -> Budget:
     limit, _, rest = text.partition("@")
     policy, _, transcript = rest.partition("@")
     return Budget(name, read_limit(limit, f"--{name}"), policy or "*", transcript or "*")
-
-
-def read_budget_table(value: Any, where: str) -> tuple[Budget, ...]:
-    """Read one `[[gate.budget]]` table, which may set several limits.
-
-    Raises:
-        InputError: it sets none, or has a key that does not exist.
-    """
-    if not isinstance(value, dict):
-        raise InputError("not a table", where=where, fix="write [[gate.budget]] with a limit")
-    unknown = sorted(value.keys() - _KEYS)
-    if unknown:
-        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
-    policy, transcript = str(value.get("policy", "*")), str(value.get("transcript", "*"))
-    found = tuple(
-        Budget(name, read_limit(value[name], where, InputError), policy, transcript)
-        for name in BUDGETS
-        if name in value
-    )
-    if not found:
-        raise InputError("no limit is set", where=where, fix=f"set {', '.join(BUDGETS)}")
-    return found
 
 
 def evaluate(
@@ -181,7 +157,7 @@ def _result(
     )
     if not head.rendered:
         return replace(result, reason=f"nothing was checked: no turn rendered ({head.error})")
-    if now is None:  # no prompt ever parted from what was stored
+    if now is None:  # no prompt diverges from what was stored
         return replace(result, passed=True, reason="no turn diverges")
     if allowed is None:
         if budget.name == "min-divergence-depth" and base.rendered:

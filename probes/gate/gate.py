@@ -1,4 +1,4 @@
-"""The gate itself: load both sides, observe them, compare, replay transcripts, weigh budgets, decide."""
+"""The gate itself: load both sides, observe them, compare, replay transcripts, evaluate budgets, decide."""
 
 from __future__ import annotations
 
@@ -18,28 +18,17 @@ from .advice import all_patterns
 from .allowances import Allowance, KnownFailure
 from .budgets import evaluate
 from .compare.compare import BehaviourComparison, Check, compare
-from .compare.differences import Difference
+from .compare.compare_transcripts import compare_replays, compare_transcript
+from .compare.differences import Difference, reported_placements
 from .compare.grouping import changes
 from .observe.behaviour import CLOCK, Behaviour, Observing, observe, variants_of
 from .observe.engine import engine_or_reason
-from .observe.replays import (
-    Replaying,
-    ReplayNumbers,
-    compare_replays,
-    compare_transcript,
-    named,
-    placements_told,
-    replay,
-    replay_check,
-    transcripts_in,
-)
+from .observe.replays import Replaying, ReplayNumbers, named, replay, replayed, transcripts_in
 from .prediction import Predictor, calibrated, predictor
 from .report import SCHEMA, BudgetResult, GateReport, GateSide, fails, outcome, severities
 from .settings import GateSettings
 from .sources import MissingAtRevision, annotated_path, in_the_model_of, is_bare, load_side
-
-#: Policies of replays where none is named.
-DEFAULT_POLICIES = ("as-is", "omlx")
+from .subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +37,7 @@ class Gate:
 
     Attributes:
         settings: what is compared and asked for; base and head are set.
-        special_tokens: laid over both sides' own.
+        special_tokens: replace both sides' own of the same names.
         now: the clock of templates.
         today: the day on which known failures expire or do not.
         llamacpp: whether llama.cpp's engine is asked too, where it is installed.
@@ -108,7 +97,7 @@ def _run(gate: Gate, keep: ExitStack) -> GateReport:
     budgets = tuple(evaluate(settings.budgets, replayed.numbers, predicting))
     if predicting is not None:
         prefills = [each for _, numbers in replayed.numbers for each in numbers.prefills]
-        notes += predicting.told(prefills)
+        notes += predicting.explained(prefills)
     return judge(
         gate,
         (base_side(base), base_side(head)),
@@ -134,12 +123,12 @@ def judge(
     compared = sum(check.compared for check in found.checks)
     differences = list(found.differences)
     if found.text_changed and compared and not differences:
-        differences.append(Difference("cosmetic", "text-only", "templates/text", None, None))
+        differences.append(Difference("cosmetic", "text-only", Subject("templates", "text"), None, None))
     today = gate.today or date.today()
     known = [entry for entry in settings.known if not entry.expired(today)]
     used: set[Allowance | KnownFailure] = set()
     merged = changes(differences, settings.allowances, known, used)
-    weighed = tuple(_known_budget(budget, known, used) for budget in budgets)
+    evaluated = tuple(_known_budget(budget, known, used) for budget in budgets)
     warnings = (
         *(
             f"ignore entry {entry.text!r} expired on {entry.expires}"
@@ -155,11 +144,11 @@ def judge(
     )
     empty = [] if compared else ["nothing was checked: neither side renders any conversation"]
     empty += (
-        f"nothing was checked of {check.name}: no turn renders"
+        f"nothing was checked of {check.subject}: no turn renders"
         for check in found.checks
         if not check.compared
     )
-    severe = severities(merged, weighed, warnings)
+    severe = severities(merged, evaluated, warnings)
     least: Severity = "error" if gate.fail_on == "never" else gate.fail_on
     return GateReport(
         schema=SCHEMA,
@@ -170,7 +159,7 @@ def judge(
         head=sides[1],
         path=annotated_path(settings.head or ""),
         changes=merged,
-        budgets=weighed,
+        budgets=evaluated,
         checks=found.checks,
         notes=(*empty, *notes),
         warnings=warnings,
@@ -209,7 +198,7 @@ def _known_budget(
 ) -> BudgetResult:
     if budget.passed:
         return budget
-    subject = f"replay/{named(budget.transcript)}@{budget.policy}"
+    subject = Subject("replay", named(budget.transcript), budget.policy)
     entry = next((each for each in known if each.covers(budget.name, subject)), None)
     if entry is None:
         return budget
@@ -233,12 +222,12 @@ def _replays(settings: GateSettings) -> bool:
 
 def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: BehaviourComparison) -> _Replayed:
     """Replay the transcripts with both templates."""
-    from ..policies.registry import parse_policy
+    from ..policies.registry import DEFAULTS, parse_policy
     from ..tokenization.files import load_bundled_tokenizer, load_tokenizer_named
     from ..transcripts.reader import open_transcript
 
     settings = gate.settings
-    policies = [parse_policy(name) for name in dict.fromkeys(settings.policies or DEFAULT_POLICIES)]
+    policies = [parse_policy(name) for name in dict.fromkeys(settings.policies or DEFAULTS)]
     spec = settings.tokenizer or _model_with("tokenizer.json", head, base)
     replaying = Replaying(
         policies,
@@ -247,7 +236,7 @@ def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Behaviour
         settings.block_size,
     )
     notes = [] if spec else ["token counts are approximate: the bundled tokenizer counts; see --tokenizer"]
-    told = placements_told(found.differences)
+    reported = reported_placements(found.differences)
     differences: list[Difference] = []
     checks: list[Check] = []
     numbers: list[tuple[ReplayNumbers, ReplayNumbers]] = []
@@ -256,16 +245,16 @@ def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Behaviour
         transcript = open_transcript(path).with_kwargs(settings.kwargs)
         turns = 0
         for policy in policies:
-            for compared, differing in compare_transcript(transcript, base, head, policy, told, gate.now):
+            for compared, differing in compare_transcript(transcript, base, head, policy, reported, gate.now):
                 turns += compared
                 differences += differing
         if turns:
-            checks.append(Check(f"transcript/{named(name)}", turns))
+            checks.append(Check(Subject("transcript", named(name)), turns))
         sides = [list(replay(name, transcript, side, replaying)) for side in (base, head)]
         for before, after in zip(*sides, strict=True):
             differences += compare_replays(before, after)
             numbers.append((before, after))
-        checks.append(Check(replay_check(sides[1][0]), sum(each.rendered for each in sides[1])))
+        checks.append(Check(replayed(sides[1][0]).usual, sum(each.rendered for each in sides[1])))
     caches = f"replayed against {_caches(numbers)}"
     return _Replayed(tuple(differences), tuple(checks), tuple(numbers), (caches, *notes))
 
@@ -296,7 +285,7 @@ def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
     if found is None:
         bare = _model_with("config.json", *sides) is None
         raise UsageError(
-            "seconds are predicted, and a template alone does not tell from which model's calibration"
+            "seconds are predicted, and a template alone does not say from which model's calibration"
             if bare
             else "seconds are predicted, and this model was not calibrated on this machine",
             where="max-seconds",

@@ -1,6 +1,7 @@
 """The gate's report: one value that every output prints from, and whose JSON form is `tplaudit.gate/1`.
 
-The field names are the JSON names, but for `passed`, which is `pass` there; docs/gate.md explains them.
+The field names are the JSON names, but for `passed` of a budget, which is `pass` there, and `subject` of a
+check, which is `name`; subjects are texts. docs/gate.md explains them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..documents import plain, several
 from ..findings import SEVERITIES, Severity
 from .compare.compare import Check
 from .compare.differences import KINDS, Kind
+from .subject import Subject
 
 SCHEMA = "tplaudit.gate/1"
 Against = Literal["template", "signature"]
@@ -31,7 +34,7 @@ class Change:
         message: one sentence without a full stop.
         severity: how bad it is; None for what is good or does not matter.
         line: line of the head's template that is responsible, where known.
-        subjects: the placements or conversations by their names, as patterns match them.
+        subjects: the placements or conversations.
         diff: how one of the prompts changed, as lines of a diff.
         accepted: why it does not count, where somebody agreed to it.
         fingerprint: the same for the same change, whatever line it stands on.
@@ -45,7 +48,7 @@ class Change:
     message: str
     severity: Severity | None
     line: int | None
-    subjects: tuple[str, ...]
+    subjects: tuple[Subject, ...]
     diff: tuple[str, ...]
     accepted: str | None
     fingerprint: str
@@ -161,41 +164,24 @@ def severities(
 
 
 def fails(found: frozenset[Severity], least: Severity | Literal["never"]) -> bool:
-    """Tell whether anything was found that is at least as severe as `least`."""
+    """Return whether anything was found that is at least as severe as `least`."""
     return least != "never" and any(SEVERITIES.index(each) <= SEVERITIES.index(least) for each in found)
 
 
 def to_json(report: GateReport) -> dict[str, Any]:
     """Return the report as plain JSON types."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.to_builtins(report)
-    value["budgets"] = [
+    document = plain(report)
+    for change, written in zip(report.changes, document["changes"], strict=True):
+        written["subjects"] = list(map(str, change.subjects))
+    document["budgets"] = [
         {"pass" if key == "passed" else key: item for key, item in budget.items()}
-        for budget in value["budgets"]
+        for budget in document["budgets"]
     ]
-    return value
-
-
-def from_json(value: Mapping[str, Any]) -> GateReport:
-    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
-    import msgspec
-
-    budgets = [
-        {"passed" if key == "pass" else key: item for key, item in budget.items()}
-        for budget in value.get("budgets", ())
-    ]
-    return msgspec.convert({**value, "budgets": budgets}, GateReport)
+    document["checks"] = [{"name": str(check.subject), "compared": check.compared} for check in report.checks]
+    return document
 
 
 def several_to_json(reports: Sequence[GateReport]) -> dict[str, Any]:
     """Return the reports on several templates as one document."""
-    from ... import __version__
-
     failed = any(report.verdict == "fail" for report in reports)
-    return {
-        "schema": SCHEMA,
-        "tplaudit": __version__,
-        "verdict": "fail" if failed else "pass",
-        "results": [to_json(report) for report in reports],
-    }
+    return several(SCHEMA, map(to_json, reports), verdict="fail" if failed else "pass")

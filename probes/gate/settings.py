@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from ..documents import typed
 from ..errors import InputError, UsageError
-from .allowances import Allowance, KnownFailure, read_allowances, read_known_failure
-from .budgets import BUDGETS, Budget, read_budget_table
+from .allowances import Allowance, KnownFailure, read_allowances
+from .budgets import BUDGETS, Budget, read_limit
 from .rules import GATE_RULES
 
 #: Where settings are looked for, in this order.
 FILES = ("tplaudit.toml", "pyproject.toml")
 #: Tokens per second that any machine may have.
 _RATES = (0.001, 1e9)
-_TEXTS = ("base", "head", "transcripts", "tokenizer", "calibration")
-_LISTS = ("policies", "allow")
-_KEYS = {*_TEXTS, *_LISTS, "kwargs", "prefill-rate", "block-size", "budget", "ignore"}
+#: A limit as it is written in a file.
+_Written = str | int | float | None
+_SEE = "see docs/gate.md for the keys and their values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,51 +130,91 @@ def _table(document: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     return value
 
 
-def _settings(table: Mapping[str, Any], path: Path) -> GateSettings:
-    where = f"{path}, [gate]"
-    unknown = sorted(table.keys() - _KEYS)
-    if unknown:
-        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
-    for name in _TEXTS:
-        if not isinstance(table.get(name, ""), str):
-            raise InputError(f"{name} is no text", where=where, fix=f'write it like {name} = "…"')
-    for name in _LISTS:
-        value = table.get(name, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise InputError(f"{name} is no list of texts", where=where, fix=f'write it like {name} = ["…"]')
-    rate, block = table.get("prefill-rate"), table.get("block-size")
-    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not _fits(rate)):
-        raise InputError("prefill-rate is no rate", where=where, fix="write tokens per second")
-    if block is not None and (isinstance(block, bool) or not isinstance(block, int) or block < 1):
-        raise InputError("block-size is no size", where=where, fix="write a number of tokens")
-    budgets = [
+class _BudgetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """One `[[gate.budget]]` table, which may set several limits."""
+
+    policy: str = "*"
+    transcript: str = "*"
+    max_avoidable_tokens: _Written = None
+    max_reprefill_ratio: _Written = None
+    min_divergence_depth: _Written = None
+    max_seconds: _Written = None
+
+    def limits(self) -> dict[str, str | float]:
+        """Return the limits by the names of their budgets."""
+        found = {name: getattr(self, name.replace("-", "_")) for name in BUDGETS}
+        return {name: limit for name, limit in found.items() if limit is not None}
+
+
+class _IgnoreTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[gate.ignore]]` table."""
+
+    rule: str
+    reason: Annotated[str, msgspec.Meta(pattern=r"\S")]
+    where: str = "*"
+    expires: date | None = None
+
+
+class _GateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """The `[gate]` table."""
+
+    base: str | None = None
+    head: str | None = None
+    transcripts: str | None = None
+    tokenizer: str | None = None
+    calibration: str | None = None
+    policies: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
+    prefill_rate: Annotated[float, msgspec.Meta(ge=_RATES[0], le=_RATES[1])] | None = None
+    block_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    budget: tuple[dict[str, Any], ...] = ()
+    ignore: tuple[dict[str, Any], ...] = ()
+
+
+def _settings(document: Mapping[str, Any], path: Path) -> GateSettings:
+    table = typed(document, _GateTable, f"{path}, [gate]", _SEE)
+    budgets = (
         budget
-        for number, value in enumerate(_tables(table, "budget", where), 1)
-        for budget in read_budget_table(value, f"{path}, budget {number}")
-    ]
-    rules = (*GATE_RULES, *BUDGETS)
-    known = [
-        read_known_failure(value, f"{path}, ignore {number}", rules)
-        for number, value in enumerate(_tables(table, "ignore", where), 1)
-    ]
+        for number, value in enumerate(table.budget, 1)
+        for budget in _budgets(value, f"{path}, budget {number}")
+    )
+    known = (_known(value, f"{path}, ignore {number}") for number, value in enumerate(table.ignore, 1))
     return GateSettings(
-        **{name: table.get(name) for name in _TEXTS},
-        policies=tuple(table.get("policies", ())),
-        kwargs=_table(table, "kwargs", path),
-        block_size=block,
-        prefill_rate=rate,
+        base=table.base,
+        head=table.head,
+        transcripts=table.transcripts,
+        policies=table.policies,
+        tokenizer=table.tokenizer,
+        kwargs=table.kwargs,
+        block_size=table.block_size,
+        prefill_rate=table.prefill_rate,
+        calibration=table.calibration,
         budgets=tuple(budgets),
-        allowances=read_allowances(table.get("allow", ())),
+        allowances=read_allowances(table.allow),
         known=tuple(known),
     )
 
 
+def _budgets(value: dict[str, Any], where: str) -> Iterator[Budget]:
+    table = typed(value, _BudgetTable, where, _SEE)
+    limits = table.limits()
+    if not limits:
+        raise InputError("no limit is set", where=where, fix=f"set {', '.join(BUDGETS)}")
+    for name, limit in limits.items():
+        yield Budget(name, read_limit(str(limit), where, InputError), table.policy, table.transcript)
+
+
+def _known(value: dict[str, Any], where: str) -> KnownFailure:
+    table = typed(
+        value, _IgnoreTable, where, 'write it like rule = "text-lost", reason = "why this is accepted"'
+    )
+    if table.rule not in (*GATE_RULES, *BUDGETS):
+        raise InputError(
+            f"there is no rule {table.rule!r}", where=where, fix="see docs/gate.md for their names"
+        )
+    return KnownFailure(table.rule, table.reason.strip(), table.where or "*", table.expires)
+
+
 def _fits(rate: float) -> bool:
     return _RATES[0] <= rate <= _RATES[1]
-
-
-def _tables(table: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    value = table.get(key, [])
-    if not isinstance(value, list):
-        raise InputError(f"{key} is no list of tables", where=where, fix=f"write [[gate.{key}]]")
-    return value

@@ -43,7 +43,7 @@ class Layers:
             match = _KIND.fullmatch(part)
             if match is None or match[1] == "0":
                 raise UsageError(
-                    f"{kind!r} is no kind of layers",
+                    f"{kind!r} is not a kind of layers",
                     fix="use plain, hybrid, recurrent, rotating:WINDOW, chunked:SIZE or quantised:BITS",
                 )
             recurrent |= part in ("hybrid", "recurrent")

@@ -139,14 +139,14 @@ class _Config:
         """The name of each layer's kind; empty where the config has none."""
         kinds = self.listed("layer_types")
         if not all(isinstance(kind, str) for kind in kinds):
-            raise self._error("layer_types is no list of names")
+            raise self._error("layer_types is not a list of names")
         return kinds
 
     def listed(self, key: str) -> list[Any]:
         """Return a list; an empty one where there is none."""
         value = self.get(key)
         if value is not None and not isinstance(value, list):
-            raise self._error(f"{key} is no list")
+            raise self._error(f"{key} is not a list")
         return value or []
 
     def number(self, key: str) -> int | None:
@@ -155,7 +155,7 @@ class _Config:
         if not value and isinstance(value, int | None):
             return None
         if (number := _count(value)) is None:
-            raise self._error(f"{key} is no whole number above 0")
+            raise self._error(f"{key} is not a whole number above 0")
         return number
 
     def _error(self, what: str) -> InputError:

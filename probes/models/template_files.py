@@ -7,6 +7,7 @@ Source: `PreTrainedTokenizerBase.from_pretrained` of huggingface/transformers 5.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -99,7 +100,7 @@ def _template(text: str, path: Path) -> str:
         except (ValueError, RecursionError):
             continue
     if text.strip() and not _JINJA.search(text) and path.suffix not in TEMPLATE_SUFFIXES:
-        what = "there is no Jinja in it, so it is no chat template"
+        what = "there is no Jinja in it, so it is not a chat template"
         raise InputError(what, where=str(path), fix="give a .jinja file or a model directory")
     return text
 
@@ -170,12 +171,28 @@ def check_compiles(template: ChatTemplate) -> None:
     try:
         template.choose(None)
         for source in template.sources.values():
-            if not source.tree.body:
-                raise RenderError("EmptyPrompt", "the template renders nothing")
-            if source.well_behaved:
-                source.compiled  # noqa: B018 - what cannot be compiled cannot be probed
+            source.check()
     except RenderError as error:
         where = f"{template.source}:{error.line}" if error.line else template.source
         raise InputError(
             f"not a valid chat template ({error.message})", where=where, fix="repair the template"
         ) from error
+
+
+def model_type(template: ChatTemplate) -> str | None:
+    """Return `model_type` of the config.json beside a template, None where there is none."""
+    path = template.path
+    if path is None:
+        return None
+    directory = path if path.is_dir() else path.parent
+    with contextlib.suppress(InputError, OSError):
+        if (directory / "config.json").is_file():
+            found = read_json(directory / "config.json").get("model_type")
+            return found if isinstance(found, str) else None
+    return None
+
+
+def model_name(template: ChatTemplate) -> str:
+    """Return the name of the model's directory, as far as the template's source tells it."""
+    path = Path(template.source)
+    return path.parent.name if path.name in ("chat_template.jinja", "tokenizer_config.json") else path.name

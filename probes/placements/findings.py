@@ -1,4 +1,4 @@
-"""The findings that follow from the placement matrix and from what servers make of it."""
+"""The findings that follow from the placement matrix and from how servers judge it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .verdicts import Verdict, worse
 _RULES: dict[Verdict, tuple[str, str]] = {
     "raises": ("system-raises", "a later system turn raises"),
     "dropped": ("system-dropped", "a later system turn is left out"),
-    "moved": ("system-moved", "a later system turn is written {where}, not where it stands,"),
+    "moved": ("system-moved", "a later system turn is written {where}, not at its own place,"),
     "duplicated": ("system-duplicated", "a later system turn is written more than once"),
     "unstable": (
         "system-unstable",
@@ -25,7 +25,7 @@ _RULES: dict[Verdict, tuple[str, str]] = {
 }
 T = TypeVar("T")
 
-#: What a verdict does to the turn, for sentences.
+#: What the template does with the turn, for sentences.
 _DOES: dict[Verdict, str] = {
     "in-place": "writes it in place",
     "unstable": "writes it in place and changes the prompt before it",
@@ -33,7 +33,7 @@ _DOES: dict[Verdict, str] = {
     "duplicated": "writes it more than once",
     "dropped": "leaves it out",
     "raises": "raises an error",
-    "not-evaluated": "could not be asked",
+    "not-evaluated": "could not be tested",
 }
 
 
@@ -41,7 +41,7 @@ def placement_findings(placements: Sequence[PlacementReport]) -> Iterator[Findin
     """Yield the findings about a placement matrix."""
     usual = [row for row in placements if not row.kwargs and row.profile == "transformers"]
     system = [row for row in usual if row.role == "system"]
-    yield from _by_verdict(_telling(system), "")
+    yield from _by_verdict(_informative(system), "")
     yield from _tool_boundary(system)
     yield from _developer(usual)
     for suffix, rows in _variants(placements).items():
@@ -59,17 +59,21 @@ def server_findings(
     rows = [row for row in placements if row.role == "system" and row.shape == "plain" and not row.kwargs]
     for server in servers:
         if server.false_positives:
-            spoilt = [
+            worsened_rows = [
                 row for row in rows if row.pair in server.false_positives and worse(row.verdict, "unstable")
             ]
-            worst = max(spoilt, key=_badness)
+            worst = max(worsened_rows, key=_badness)
             message = (
-                f"{server.policy} takes the template to write a system turn in place, "
-                f"yet {_pairs(server.false_positives)} the template {_does(worst)}"
+                f"{server.policy} concludes that the template writes system turns in place, "
+                f"but {_pairs(server.false_positives)} the template {_does(worst)}"
             )
             severity: Severity = "error" if worst.verdict in ("raises", "dropped") else "warning"
             yield finding(
-                "probe-false-positive", message, severity=severity, line=worst.line, placements=len(spoilt)
+                "probe-false-positive",
+                message,
+                severity=severity,
+                line=worst.line,
+                placements=len(worsened_rows),
             )
         if server.false_negatives and not server.rejected_ids:
             message = (
@@ -81,13 +85,13 @@ def server_findings(
     if rejecting:
         names = listed([server.policy for server in rejecting])
         message = (
-            f"the probe of {names} fails because of its own call id "
-            f"{rejecting[0].rejected_ids[0]}; with nine letters and digits it passes"
+            f"the probe of {names} fails only because of the probe's call id "
+            f"{rejecting[0].rejected_ids[0]}; with an id of nine letters and digits it passes"
         )
         yield finding("call-id-rejected", message)
 
 
-def _telling(system: Sequence[PlacementReport]) -> list[PlacementReport]:
+def _informative(system: Sequence[PlacementReport]) -> list[PlacementReport]:
     """Leave out what could not be evaluated only because an earlier system turn of the same kind raises."""
     raising = {(row.preceding, row.placement) for row in system if row.verdict == "raises"}
     return [
@@ -111,7 +115,7 @@ def _by_verdict(rows: Sequence[PlacementReport], suffix: str) -> Iterator[Findin
             message += f": {error}"
         harmless = verdict == "unstable" and all(row.successor_moves for row in found)
         if harmless:
-            message += "; the turn after it changes that even without it"
+            message += "; the next turn changes that even without the system turn"
         yield finding(
             rule,
             message,
@@ -126,28 +130,28 @@ def _tool_boundary(system: Sequence[PlacementReport]) -> Iterator[Finding]:
     plain = [row for row in system if row.shape == "plain" and row.tools]
     users = {(row.placement, row.leading): row for row in plain if row.preceding == "user"}
     tools = [row for row in plain if row.preceding == "tool"]
-    spoilt = [row for row in tools if worse(row.verdict, users[row.placement, row.leading].verdict)]
-    if spoilt and all(row.verdict == "in-place" for row in users.values()):
-        worst = max(spoilt, key=_badness)
+    worsened_rows = [row for row in tools if worse(row.verdict, users[row.placement, row.leading].verdict)]
+    if worsened_rows and all(row.verdict == "in-place" for row in users.values()):
+        worst = max(worsened_rows, key=_badness)
         message = (
             "after a user turn the template writes a system turn in place, "
             f"after a tool result it {_does(worst)}"
         )
-        yield finding("tool-boundary-only", message, line=worst.line, placements=len(spoilt))
+        yield finding("tool-boundary-only", message, line=worst.line, placements=len(worsened_rows))
 
 
 def _developer(usual: Sequence[PlacementReport]) -> Iterator[Finding]:
     """Compare each placement of a developer turn with the same one of a system turn."""
     system = {_place(row): row for row in usual if row.role == "system"}
-    spoilt = [
+    worsened_rows = [
         row for row in usual if row.role == "developer" and worse(row.verdict, system[_place(row)].verdict)
     ]
-    if spoilt:
-        worst = max(spoilt, key=_badness)
-        message = f"a later developer turn: the template {_does(worst)}, where a system turn fares better"
+    if worsened_rows:
+        worst = max(worsened_rows, key=_badness)
+        message = f"a later developer turn: the template {_does(worst)}, while it treats a system turn better"
         if worst.error:
             message += f": {worst.error}"
-        yield finding("developer-role", message, line=worst.line, placements=len(spoilt))
+        yield finding("developer-role", message, line=worst.line, placements=len(worsened_rows))
 
 
 def _variants(placements: Sequence[PlacementReport]) -> dict[str, list[PlacementReport]]:
@@ -178,7 +182,7 @@ def _key(row: PlacementReport) -> tuple[object, ...]:
 
 
 def _badness(row: PlacementReport) -> tuple[bool, bool]:
-    """Order verdicts so that the worst is the largest, raising behind dropping."""
+    """Order verdicts so that the worst is the largest, raising after dropping."""
     return (worse(row.verdict, "duplicated"), worse(row.verdict, "raises"))
 
 
@@ -189,7 +193,7 @@ def where_text(rows: Sequence[PlacementReport]) -> str:
 
 
 def _conditions(rows: Sequence[PlacementReport]) -> str:
-    """Say what all of some placements have in common, beside where they are."""
+    """Say what some placements have in common, apart from where they are."""
     checks: tuple[tuple[str, Callable[[PlacementReport], bool]], ...] = (
         ("with a leading system message", lambda row: row.leading),
         ("without a leading system message", lambda row: not row.leading),

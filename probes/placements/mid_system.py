@@ -7,15 +7,15 @@ source; prompts that several placements share are rendered once.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from ..conversation import Message, Request
-from ..errors import RenderError
-from ..templates.rendering import Profile
-from ..templates.skipped_branch import skipped_branch_line
+from ..errors import RenderError, RenderLimit
+from ..templates.rendering import Chunk, Profile, PromptText, RenderTask
+from ..templates.source import TemplateSource
 from ..templates.switches import switches
 from ..templates.template import ChatTemplate
 from .placements import (
@@ -92,7 +92,7 @@ class Prompts:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     now: datetime | None = None
     profile: Profile = "transformers"
-    _known: dict[tuple[Conversation, bool, bool], tuple[str | RenderError, int | None]] = field(
+    _known: dict[tuple[Conversation, bool, bool], PromptText | RenderError] = field(
         default_factory=dict, repr=False
     )
 
@@ -101,36 +101,73 @@ class Prompts:
         messages = tuple(Message(MESSAGES[name], index) for index, name in enumerate(conversation))
         return Request(messages, TOOLS if tools else None, self.kwargs, self.now)
 
+    def source(self, tools: bool) -> TemplateSource:
+        """Return the template that a request gets, with or without tools."""
+        return self.template.choose(TOOLS if tools else None)
+
     def prompt(self, conversation: Conversation, tools: bool, *, prompted: bool = False) -> str | RenderError:
         """Return a prompt, with a generation prompt where `prompted`, or what the template raised."""
-        return self._rendered(conversation, tools, prompted, None)[0]
+        outcome = self._rendered(conversation, tools, prompted, None)
+        return outcome if isinstance(outcome, RenderError) else outcome.text
 
-    def with_run(self, case: Case) -> tuple[str | RenderError, int | None]:
-        """Return the prompt with the run, or what the template raised, and the line that did so."""
+    def with_run(self, case: Case) -> PromptText | RenderError:
+        """Return the prompt with the run, and the place of its first text, or what the template raised."""
         return self._rendered(case.conversation, case.tools, case.prompted, TEXTS[case.run[0]])
+
+    def render(self, cases: Iterable[Case]) -> None:
+        """Render at once the prompts before and with the runs of several cases."""
+        cases = list(cases)
+        self._render(
+            [
+                *((case.history, case.tools, False, None) for case in cases),
+                *((case.conversation, case.tools, case.prompted, TEXTS[case.run[0]]) for case in cases),
+            ]
+        )
+
+    def render_without_run(self, cases: Iterable[Case]) -> None:
+        """Render at once the prompts without the runs of several cases."""
+        self._render([(case.without_run, case.tools, False, None) for case in cases])
 
     def _rendered(
         self, conversation: Conversation, tools: bool, prompted: bool, text: str | None
-    ) -> tuple[str | RenderError, int | None]:
+    ) -> PromptText | RenderError:
         key = (conversation, tools and self.template.sees_tools, prompted)
         if key not in self._known:
-            request = self.request(conversation, tools)
-            try:
-                self._known[key] = self.template.render_and_locate(
-                    request, text, add_generation_prompt=prompted, profile=self.profile
-                )
-            except RenderError as error:
-                self._known[key] = (error, error.line)
+            self._render([(conversation, tools, prompted, text)])
         return self._known[key]
+
+    def _render(self, wanted: Iterable[tuple[Conversation, bool, bool, str | None]]) -> None:
+        tasks: dict[tuple[Conversation, bool, bool], RenderTask] = {}
+        for conversation, tools, prompted, text in wanted:
+            key = (conversation, tools and self.template.sees_tools, prompted)
+            if key not in self._known and key not in tasks:
+                tasks[key] = self._task(conversation, tools, prompted, text)
+        if tasks:
+            outcomes = self.template.render_many(list(tasks.values()))
+            self._known.update(zip(tasks, outcomes, strict=True))
+
+    def _task(
+        self, conversation: Conversation, tools: bool, prompted: bool, text: str | None = None
+    ) -> RenderTask:
+        return RenderTask(self.request(conversation, tools), prompted, self.profile, text)
 
     def line_at(
         self, conversation: Conversation, tools: bool, offset: int, *, prompted: bool = False
     ) -> int | None:
         """Return the template line that wrote a character of a prompt."""
-        chunk = self.template.chunk_at(
-            self.request(conversation, tools), offset, add_generation_prompt=prompted, profile=self.profile
-        )
-        return chunk.line
+        (line,) = self.lines_at([(conversation, tools, prompted, offset)])
+        return line
+
+    def lines_at(self, wanted: Iterable[tuple[Conversation, bool, bool, int]]) -> list[int | None]:
+        """Return the template lines that wrote characters of several prompts."""
+        asked = [
+            (self._task(conversation, tools, prompted), offset)
+            for conversation, tools, prompted, offset in wanted
+        ]
+        return [
+            chunk.line if isinstance(chunk, Chunk) else None
+            for chunk in (self.template.chunks_at(asked) if asked else ())
+        ]
 
 
 #: Placements whose prompts show whether a switch matters: the first of them that the template renders.
@@ -153,13 +190,12 @@ def examine_placements(
         RenderError: the template is not valid Jinja.
     """
     for source in template.sources.values():
-        source.tree  # noqa: B018 - raises where it is not valid Jinja
+        source.check()
     prompts = Prompts(template, kwargs or {}, now)
-    reports = [examine(prompts, case) for case in PLAIN + FURTHER]
+    reports = examine_all(prompts, PLAIN + FURTHER)
     usual = dict(zip(PLAIN, reports, strict=False))
     for variant, extra in _variants(prompts):
-        for case, plain in usual.items():
-            report = examine(variant, case)
+        for report, plain in zip(examine_all(variant, tuple(usual)), usual.values(), strict=True):
             if report.verdict != plain.verdict:
                 reports.append(dataclasses.replace(report, kwargs=extra, profile=variant.profile))
     return tuple(reports)
@@ -167,29 +203,76 @@ def examine_placements(
 
 def examine(prompts: Prompts, case: Case) -> PlacementReport:
     """Say what a template does with the system turns of one case."""
+    (report,) = examine_all(prompts, (case,))
+    return report
+
+
+def examine_all(prompts: Prompts, cases: Sequence[Case]) -> list[PlacementReport]:
+    """Say what a template does with the system turns of several cases, rendering for all of them at once."""
+    prompts.render(cases)
+    found = [_judged(prompts, case) for case in cases]
+    prompts.render_without_run(
+        case for case, each in zip(cases, found, strict=True) if each.before is not None and case.successor
+    )
+    wanted = [
+        (case.conversation, case.tools, case.prompted, each.offset)
+        for case, each in zip(cases, found, strict=True)
+        if each.offset is not None
+    ]
+    lines = iter(prompts.lines_at(wanted))
+    return [
+        dataclasses.replace(
+            each.report,
+            line=each.report.line if each.offset is None else next(lines),
+            successor_moves=None if each.before is None else _successor_moves(prompts, case, each.before),
+        )
+        for case, each in zip(cases, found, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A report that lacks what further renders have to tell.
+
+    Attributes:
+        report: the report.
+        offset: the character of the prompt whose template line is asked for; None where there is none to ask.
+        before: the prompt before the run, where it matters whether the successor alone changes it.
+    """
+
+    report: PlacementReport
+    offset: int | None = None
+    before: str | None = None
+
+
+def _judged(prompts: Prompts, case: Case) -> _Judged:
     before = prompts.prompt(case.history, case.tools)
+    if isinstance(before, RenderLimit):
+        return _Judged(_report(case, "not-evaluated", error=str(before)))
     if isinstance(before, RenderError):
         why = f"the template does not render the conversation before it: {before}"
-        return _report(case, "not-evaluated", error=why, line=before.line)
+        return _Judged(_report(case, "not-evaluated", error=why, line=before.line))
     predecessor = TEXTS[case.predecessor]
     if not occurrences(before, predecessor):
-        return _report(
-            case, "not-evaluated", error=f"the template does not write the {case.preceding} turn before it"
-        )
-    prompt, line = prompts.with_run(case)
+        why = f"the template does not write the {case.preceding} turn before it"
+        return _Judged(_report(case, "not-evaluated", error=why))
+    prompt = prompts.with_run(case)
+    if isinstance(prompt, RenderLimit):
+        return _Judged(_report(case, "not-evaluated", error=str(prompt)))
     if isinstance(prompt, RenderError):
-        moves = _successor_moves(prompts, case, before)
-        return _report(case, "raises", successor_moves=moves, error=str(prompt), line=line)
+        return _Judged(_report(case, "raises", error=str(prompt), line=prompt.line), before=before)
     successor = TEXTS[case.successor] if case.successor else None
-    found = judge(before, prompt, [TEXTS[name] for name in case.run], predecessor, successor)
+    found = judge(before, prompt.text, [TEXTS[name] for name in case.run], predecessor, successor)
+    moved_to = _moved_to(prompt.text, case, found.offset) if found.verdict == "moved" else None
+    line, offset = None, None
     if found.offset is None:
-        line = skipped_branch_line(_tree(prompts, case), case.role)
-    elif found.verdict != "in-place" or line is None:
-        offset = min(found.offset, len(prompt) - 1)
-        line = prompts.line_at(case.conversation, case.tools, offset, prompted=case.prompted)
-    moves = None if found.verdict == "in-place" else _successor_moves(prompts, case, before)
-    moved_to = _moved_to(prompt, case, found.offset) if found.verdict == "moved" else None
-    return _report(case, found.verdict, successor_moves=moves, line=line, moved_to=moved_to)
+        line = prompts.source(case.tools).skipped_branch_line(case.role)
+    elif prompt.place is not None and (found.verdict == "in-place" or prompt.place.covers(found.offset)):
+        line = prompt.place.line
+    else:
+        offset = min(found.offset, len(prompt.text) - 1)
+    report = _report(case, found.verdict, line=line, moved_to=moved_to)
+    return _Judged(report, offset, None if found.verdict == "in-place" else before)
 
 
 def _moved_to(prompt: str, case: Case, offset: int | None) -> MovedTo | None:
@@ -208,10 +291,6 @@ def _successor_moves(prompts: Prompts, case: Case, before: str) -> bool | None:
     return None if isinstance(prompt, RenderError) else not prompt.startswith(before.rstrip())
 
 
-def _tree(prompts: Prompts, case: Case) -> Any:
-    return prompts.template.choose(TOOLS if case.tools else None).tree
-
-
 def _report(case: Case, verdict: Verdict, **rest: Any) -> PlacementReport:
     return PlacementReport(
         case.preceding, case.placement, case.leading, case.role, case.tools, case.shape, {}, verdict, **rest
@@ -227,7 +306,7 @@ def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
     if case is None:
         return
     usual = _outcome(prompts, case)
-    for name, values in switches(prompts.template.choose(TOOLS if case.tools else None)).items():
+    for name, values in switches(prompts.source(case.tools)).items():
         for value in values if name not in prompts.kwargs else ():
             variant = Prompts(prompts.template, {**prompts.kwargs, name: value}, prompts.now)
             if _renders(variant, case) and _outcome(variant, case) != usual:

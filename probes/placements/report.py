@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from ... import __version__
+from ..documents import plain, several
 from ..errors import RenderError
-from ..findings import Finding, in_order
-from ..ignore_file import Ignore, Ignored, apply_ignores
+from ..findings import Finding, Ignore, Ignored, apply_ignores, in_order
 from ..models.template_files import check_compiles
 from ..models.template_info import Failure, TemplateInfo
 from ..templates.template import ChatTemplate
@@ -101,23 +101,13 @@ def failure(source: str, error: str) -> Failure:
 
 def to_json(report: ProbeReport | Failure) -> dict[str, Any]:
     """Return the report as plain JSON types."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.to_builtins(report)
-    return value
-
-
-def from_json(value: Mapping[str, Any]) -> ProbeReport:
-    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
-    import msgspec
-
-    return msgspec.convert(dict(value), ProbeReport)
+    return plain(report)
 
 
 def several_to_json(reports: Sequence[ProbeReport | Failure]) -> dict[str, Any]:
     """Return the results of several inputs as one document; each also says its source at the top."""
     results = [{"source": report.template.source, **to_json(report)} for report in reports]
-    return {"schema": SCHEMA, "tplaudit": __version__, "results": results}
+    return several(SCHEMA, results)
 
 
 def show_placement(
@@ -132,8 +122,6 @@ def show_placement(
     Raises:
         InputError: the template is not valid Jinja.
     """
-    import msgspec
-
     check_compiles(template)
     prompts = Prompts(template, dict(kwargs or {}), now)
     report = examine(prompts, case)
@@ -145,7 +133,7 @@ def show_placement(
         "tplaudit": __version__,
         "template": {"source": template.source, "sha256": template.choose(None).sha256},
         "kwargs": dict(prompts.kwargs),
-        **{name: value for name, value in msgspec.to_builtins(report).items() if name != "kwargs"},
+        **{name: value for name, value in plain(report).items() if name != "kwargs"},
         "messages": [dict(message.data) for message in request.messages],
         "run": [len(case.history) + index for index in range(len(case.run))],
         "request_tools": None if request.tools is None else list(request.tools),

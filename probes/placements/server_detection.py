@@ -2,8 +2,8 @@
 
 Some servers render a small conversation of their own and look at the outcome; others pass everything on.
 Their tests are reproduced exactly, weaknesses included, and compared with the placement matrix: a false
-positive is a placement that the server takes for good and the template spoils, a false negative one that it
-rewrites although the template would have written it in place. Facts: docs/servers.md, sections 1 (oMLX;
+positive is a placement that the server accepts although the template does not write it in place, a false
+negative one that it rewrites although the template does. Facts: docs/servers.md, sections 1 (oMLX;
 jundot/omlx#2753, jundot/omlx#1991), 8 to 11 (mlx-lm, llama.cpp, vLLM; vllm-project/vllm#46025, SGLang;
 sgl-project/sglang#28906) and 13 (LM Studio).
 """
@@ -14,32 +14,41 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from ..conversation import Message, Request
+from ..policies.kind import Answer, AsksOnce, AsksPlacements, Decision, PassesOn, ServerCheck
+from ..policies.registry import POLICIES
 from ..policies.rewrite.relocation import relocate
 from ..policies.rewrite.system_turns import Placement
-from ..policies.servers.inline_detection import sglang_test, vllm_test
-from ..policies.servers.omlx_probe import CALL_ID, Answer, Probe, judge_probe, probe_messages
+from ..policies.servers.omlx_probe import probe_messages
 from ..templates.template import ChatTemplate
 from .mid_system import PlacementReport
 from .placements import TOOLS, destination, in_words
 from .verdicts import Verdict
 
-Decision = Literal["inline", "hoist", "note", "raise"]
-
-#: The placements that oMLX asks about.
+#: The placements that servers ask about.
 PAIRS = (
     Placement("user", "tail"),
     Placement("user", "between"),
     Placement("tool", "tail"),
     Placement("tool", "between"),
 )
-_LEADING_MARKER = "__OMLX_MID_SYSTEM_PROBE_LEADING__"
-#: A call id that strict templates accept, in place of oMLX's.
-_STRICT_CALL_ID = "omlxcall1"
 _SPOILT = ("raises", "dropped", "moved", "duplicated")
 _WORST_FIRST: tuple[Decision, ...] = ("raise", "hoist", "note", "inline")
+#: What is reported, and the policy that does it, in the order of reports.
+_CHECKS: tuple[tuple[ServerCheck, str], ...] = tuple(
+    sorted(
+        (
+            (check, f"{kind.name}:{check.options}" if check.options else kind.name)
+            for kind in POLICIES.values()
+            for check in kind.checks
+        ),
+        key=lambda each: each[0].position,
+    )
+)
+#: The names in reports of servers and routes that pass system turns on to the template.
+PASSING = tuple(check.name for check, _ in _CHECKS if isinstance(check, PassesOn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class ServerReport:
         at: the same per placement.
         why: what it saw.
         consequence: what that means for the conversation.
-        false_positives: placements that it takes for good and the template spoils.
+        false_positives: placements that it accepts although the template does not write them in place.
         false_negatives: placements that it rewrites although the template writes them in place.
         rejected_ids: the call ids of the server's own probe that the template refuses.
         policy: the policy that does what this server or route does, as `--policy` takes it.
@@ -98,79 +107,52 @@ def examine_servers(
         and not each.kwargs
         and each.profile == "transformers"
     ]
-    reports = (
-        _omlx("omlx", template, request, matrix),
-        _omlx("omlx:pr-1991", template, request, matrix, leading=True),
-        _detecting("vllm", vllm_test(template), matrix, " without a separator"),
-        _detecting("sglang", sglang_test(template), matrix),
-        *(_passing(name, failure, matrix) for name, failure in PASSING.items()),
+    return tuple(
+        dataclasses.replace(_examined(check, template, request, matrix), policy=policy)
+        for check, policy in _CHECKS
     )
-    return tuple(dataclasses.replace(each, policy=_POLICIES.get(each.name, each.name)) for each in reports)
 
 
-def _omlx(
-    name: str,
-    template: ChatTemplate,
-    request: Request,
-    matrix: Sequence[PlacementReport],
-    *,
-    leading: bool = False,
+def _examined(
+    check: ServerCheck, template: ChatTemplate, request: Request, matrix: Sequence[PlacementReport]
 ) -> ServerReport:
-    """oMLX's probe; with `leading` as jundot/omlx#1991 proposes it for requests with a leading system."""
-    answers = _omlx_answers(template, request, leading)
+    if isinstance(check, AsksPlacements):
+        return _asking(check, template, request, matrix)
+    if isinstance(check, AsksOnce):
+        return _detecting(check, template, matrix)
+    return _passing(check, matrix)
+
+
+def _asking(
+    check: AsksPlacements, template: ChatTemplate, request: Request, matrix: Sequence[PlacementReport]
+) -> ServerReport:
+    """Report on a server that decides for each placement."""
+    answers = check.answers(template, request, PAIRS)
     supported = {str(place): answer.in_place for place, answer in answers.items()}
     with_tools = supported
-    if template.sees_tools and not leading:
-        equipped = _omlx_answers(template, request.replace(tools=TOOLS), leading)
+    if template.sees_tools and not check.leading:
+        equipped = check.answers(template, request.replace(tools=TOOLS), PAIRS)
         with_tools = {str(place): answer.in_place for place, answer in equipped.items()}
     at: dict[str, Decision] = {
-        str(place): "inline" if answer.in_place else "note" if place.preceding == "user" else "hoist"
+        str(place): "inline" if answer.in_place else check.otherwise(place)
         for place, answer in answers.items()
     }
     report = ServerReport(
-        name,
+        check.name,
         supported,
         _worst(at.values()),
         at,
         _reasons(answers),
-        _omlx_consequence(at),
+        _asking_consequence(at, check.elsewhere),
         with_tools={} if with_tools == supported else with_tools,
-        rejected_ids=_rejected_ids(template, request, answers, leading),
+        rejected_ids=check.rejected_ids(template, request, answers),
     )
     hook = getattr(template, "relocate_mid_system_messages", None)
     if callable(hook):
         return dataclasses.replace(report, consequence=_relocated(hook, report.consequence))
-    return _compared(report, [row for row in matrix if row.leading or not leading])
-
-
-def _omlx_answers(template: ChatTemplate, request: Request, leading: bool) -> dict[Placement, Answer]:
-    probe = Probe()
-    if not leading or template.supports_mid_system_messages is False:
-        return {place: probe(template, place, request) for place in PAIRS}
-    return {
-        place: judge_probe(template, place, request, _behind_leading(probe_messages(place)))
-        for place in PAIRS
-    }
-
-
-def _behind_leading(messages: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    return ({"role": "system", "content": _LEADING_MARKER}, *messages)
-
-
-def _rejected_ids(
-    template: ChatTemplate, request: Request, answers: Mapping[Placement, Answer], leading: bool
-) -> tuple[str, ...]:
-    """Return oMLX's call id where its probe fails with it and passes with nine letters and digits."""
-    if template.supports_mid_system_messages is False:
-        return ()
-    for place, answer in answers.items():
-        if place.preceding == "tool" and not answer.in_place:
-            messages = probe_messages(place, call_id=_STRICT_CALL_ID)
-            if leading:
-                messages = _behind_leading(messages)
-            if judge_probe(template, place, request, messages).in_place:
-                return (CALL_ID,)
-    return ()
+    if not all(answer.evaluated for answer in answers.values()):
+        return report
+    return _compared(report, [row for row in matrix if row.leading or not check.leading])
 
 
 def _reasons(answers: Mapping[Placement, Answer]) -> str:
@@ -185,29 +167,25 @@ def _reasons(answers: Mapping[Placement, Answer]) -> str:
 
 #: What the servers that put system turns in front do with all of them, once there is one that has to go.
 _HOIST = (
-    "all system turns, wherever they stand, are joined into one first message{how}: each new one makes that "
-    "longer, and everything after it is computed again"
+    "all system turns are joined into one first message{how}: each new one makes that message longer, "
+    "and everything after it is computed again"
 )
-_OMLX_WORDS: dict[Decision, str] = {
+_DECIDES: dict[Decision, str] = {
     "inline": "it stays where it is",
     "note": "it becomes a [System note] at the end of that user turn",
     "hoist": _HOIST.format(how=""),
 }
-_OMLX_ELSEWHERE = (
-    "except before a user turn and after an assistant turn, where this server leaves none in place, whatever "
-    "the template can: system turns then become notes in user turns, or are all joined into the first message"
-)
 
 
-def _omlx_consequence(at: Mapping[str, Decision]) -> str:
+def _asking_consequence(at: Mapping[str, Decision], elsewhere: str) -> str:
     places: dict[Decision, list[Placement]] = {}
     for place in PAIRS:
         places.setdefault(at[str(place)], []).append(place)
     if len(places) == 1:
-        words = _OMLX_WORDS[next(iter(places))]
+        words = _DECIDES[next(iter(places))]
     else:
-        words = "; ".join(f"{_in_words(found)} {_OMLX_WORDS[decision]}" for decision, found in places.items())
-    return f"{words}, {_OMLX_ELSEWHERE}" if set(places) == {"inline"} else words
+        words = "; ".join(f"{_in_words(found)} {_DECIDES[decision]}" for decision, found in places.items())
+    return f"{words}, {elsewhere}" if set(places) == {"inline"} else words
 
 
 def _in_words(places: Iterable[Placement]) -> str:
@@ -226,36 +204,20 @@ def _relocated(hook: Callable[[list[dict[str, Any]]], Any], otherwise: str) -> s
     return f"the template's own hook moves it {_in_words(moved)}; else {otherwise}"
 
 
-def _detecting(name: str, answer: Answer, matrix: Sequence[PlacementReport], how: str = "") -> ServerReport:
-    """Report on a server that decides once for all placements; `how` it joins system turns otherwise."""
+def _detecting(check: AsksOnce, template: ChatTemplate, matrix: Sequence[PlacementReport]) -> ServerReport:
+    """Report on a server that decides once for all placements."""
+    answer = check.test(template)
     decides: Decision = "inline" if answer.in_place else "hoist"
-    consequence = _template_does(matrix) if answer.in_place else _HOIST.format(how=how)
+    consequence = _template_does(matrix) if answer.in_place else _HOIST.format(how=check.joined)
     pairs = [str(place) for place in PAIRS]
     supported = dict.fromkeys(pairs, answer.in_place)
-    report = ServerReport(name, supported, decides, dict.fromkeys(pairs, decides), answer.why, consequence)
-    return _compared(report, matrix, everywhere=True)
+    report = ServerReport(
+        check.name, supported, decides, dict.fromkeys(pairs, decides), answer.why, consequence
+    )
+    return _compared(report, matrix, everywhere=True) if answer.evaluated else report
 
 
-#: Servers that pass system turns on to the template, and how a request fails where it raises.
-PASSING = {
-    "vllm:chat-completions": "HTTP 400",
-    "llama.cpp": "HTTP 500",
-    "mlx-lm": "HTTP 404",
-    "lm-studio": "HTTP 500",
-}
-
-
-#: The policies of servers that are named otherwise here. The ones that ask the template do so on one route.
-_POLICIES = {
-    "omlx:pr-1991": "omlx:leading_shape=on",
-    "vllm": "vllm:route=messages",
-    "sglang": "sglang:route=messages",
-    "vllm:chat-completions": "vllm:route=chat",
-    "llama.cpp": "llama-cpp",
-}
-
-
-def _passing(name: str, failure: str, matrix: Sequence[PlacementReport]) -> ServerReport:
+def _passing(check: PassesOn, matrix: Sequence[PlacementReport]) -> ServerReport:
     """Report on a server that asks nothing: what happens is what the matrix says."""
     verdicts = {str(place): {row.verdict for row in matrix if row.pair == str(place)} for place in PAIRS}
     supported = {pair: seen == {"in-place"} for pair, seen in verdicts.items()}
@@ -263,12 +225,12 @@ def _passing(name: str, failure: str, matrix: Sequence[PlacementReport]) -> Serv
         pair: "raise" if "raises" in seen else "inline" for pair, seen in verdicts.items()
     }
     return ServerReport(
-        name,
+        check.name,
         supported,
         _worst(at.values()),
         at,
-        "it asks nothing and passes all messages on to the template",
-        _template_does(matrix, f" with {failure}"),
+        "it tests nothing and passes all messages on to the template",
+        _template_does(matrix, f" with {check.failure}"),
     )
 
 
@@ -277,7 +239,7 @@ _DOES: dict[Verdict, str] = {
     "dropped": "the template leaves it out: the model never sees it",
     "moved": "the template writes it {where}, and all from there on is computed again",
     "duplicated": "the template writes it twice",
-    "unstable": "the template changes what stands before it, which is computed again",
+    "unstable": "the template changes the prompt before it, which is computed again",
     "not-evaluated": "what the template does could not be tested",
 }
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from ..errors import RenderError
+from ..errors import RenderError, RenderLimit
 from ..findings import Finding, finding
+from ..text import common_prefix
 from .mid_system import Prompts
-from .verdicts import first_difference
 
 #: Two times that differ in every part of a date and of a time of day.
 _TIMES = (datetime(2001, 2, 3, 4, 5, 6), datetime(2038, 11, 29, 17, 48, 59))
@@ -39,8 +39,8 @@ def clock(prompts: Prompts) -> Iterator[Finding]:
     for tools in (False, True):
         one, other = early.prompt(_SHORT, tools), late.prompt(_SHORT, tools)
         if isinstance(one, str) and isinstance(other, str) and one != other:
-            shared = first_difference(one, other)
-            message = f"the date or time of the render stands at character {shared:,} of the prompt"
+            shared = common_prefix(one, other)
+            message = f"the date or time of the render is at character {shared:,} of the prompt"
             line = late.line_at(_SHORT, tools, min(shared, len(other) - 1))
             yield finding("template-clock", message + (" when tools are given" if tools else ""), line=line)
             return
@@ -51,7 +51,7 @@ def string_arguments(prompts: Prompts) -> Iterator[Finding]:
     if isinstance(prompts.prompt(("user", "call", "result-1"), True), RenderError):
         return
     error = prompts.prompt(("user", "call/text", "result-1"), True)
-    if isinstance(error, RenderError):
+    if isinstance(error, RenderError) and not isinstance(error, RenderLimit):
         message = f"a tool call whose arguments are a JSON string raises {error}"
         yield finding("string-arguments-raise", message, line=error.line)
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..text import common_prefix
+
 Verdict = Literal["in-place", "unstable", "moved", "duplicated", "dropped", "raises", "not-evaluated"]
 
 #: From best to worst; `not-evaluated` has no rank.
@@ -64,7 +66,7 @@ def judge(before: str, prompt: str, run: Sequence[str], predecessor: str, succes
     kept = before.rstrip()
     if prompt.startswith(kept):
         return Judgement("in-place", places[0][0])
-    return Judgement("unstable", first_difference(kept, prompt))
+    return Judgement("unstable", common_prefix(kept, prompt))
 
 
 def occurrences(prompt: str, text: str) -> list[int]:
@@ -77,9 +79,3 @@ def occurrences(prompt: str, text: str) -> list[int]:
         offsets.append(at)
         at = prompt.find(text, at + len(text))
     return offsets
-
-
-def first_difference(one: str, other: str) -> int:
-    """Return the offset of the first character that differs, or the length of the shorter text."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((offset for offset, (mine, its) in pairs if mine != its), min(len(one), len(other)))

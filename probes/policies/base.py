@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ..conversation import Message, Request
@@ -13,7 +13,6 @@ if TYPE_CHECKING:  # the template brings Jinja, which listing the policies does 
     from ..templates.rendering import Profile
     from ..templates.template import ChatTemplate
 
-Evidence = Literal["run", "read", "reported"]
 ActionKind = Literal[
     "kept",
     "hoisted",
@@ -129,34 +128,6 @@ class Policy(Protocol):
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return what the server's template would get for `request`. Never mutates it, never raises."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyKind:
-    """A policy that a person can name.
-
-    Attributes:
-        name: the name, without options.
-        summary: one clause for lists.
-        make: returns the policy, given the name as the person wrote it and the options.
-        options: the options that it knows and, for each, the values.
-        source: the public release, repository or issue that the rules were taken from.
-        date: when that source was released or read, as `YYYY-MM-DD` or `YYYY-MM`.
-        evidence: `run` where the server's own functions were executed and agree, `read` where its source was
-            read, `reported` where only issue threads tell.
-        cache: the cache that the server keeps, as `--cache` names it.
-        drift: one sentence on what the rules do to the prompt between consecutive requests.
-    """
-
-    name: str
-    summary: str
-    make: Callable[[str, Mapping[str, str]], Policy]
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    source: str = ""
-    date: str = ""
-    evidence: Evidence = "read"
-    cache: str = ""
-    drift: str = ""
 
 
 def render_prepared(prepared: Prepared, template: ChatTemplate) -> tuple[str, Prepared]:

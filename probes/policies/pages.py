@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .base import PolicyKind
+from .kind import PolicyKind
 
 _FOLDER = Path(__file__).parents[2] / "docs" / "policies"
 _COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
@@ -42,8 +42,10 @@ def to_json(kind: PolicyKind, *, documentation: bool) -> dict[str, Any]:
         "summary": kind.summary,
         "source": kind.source,
         "date": kind.date,
-        "evidence": kind.evidence,
-        "options": {option: list(values) for option, values in kind.options.items()},
+        "evidence": kind.main_evidence,
+        "evidence_of": dict(kind.evidence),
+        "options": {name: list(option.values) for name, option in kind.options.items()},
+        "defaults": {name: option.default for name, option in kind.options.items()},
         "cache": kind.cache,
         "drift": kind.drift,
         **({"documentation": page(kind.name)} if documentation else {}),

@@ -1,13 +1,18 @@
 """The policies: what each server makes of a request before its chat template sees it.
 
-A new policy is one module with its `KINDS`, and its line in `POLICIES`.
+A new policy is one module with its `KINDS`, and its line in `_MODULES`. The module states what is known of it
+(kind.py).
 """
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
+from functools import cache
+
 from ..errors import UsageError
-from . import aliases
-from .base import Action, ActionKind, Policy, PolicyKind, Prepared
+from .base import Action, ActionKind, Policy, Prepared
+from .kind import PolicyKind
 from .servers import (
     as_is,
     flyto_mlx,
@@ -28,6 +33,7 @@ from .servers import (
 )
 
 __all__ = [
+    "DEFAULTS",
     "POLICIES",
     "Action",
     "ActionKind",
@@ -36,32 +42,35 @@ __all__ = [
     "Prepared",
     "canonical",
     "find_kind",
+    "kind_of",
     "names",
     "parse_policy",
+    "read_spec",
 ]
 
-POLICIES: dict[str, PolicyKind] = {
-    kind.name: kind
-    for kinds in (
-        as_is.KINDS,
-        omlx.KINDS,
-        hoist.KINDS,
-        note.KINDS,
-        flyto_mlx.KINDS,
-        fusion_mlx.KINDS,
-        rapid_mlx.KINDS,
-        vllm_mlx.KINDS,
-        mlx_vlm.KINDS,
-        mtplx.KINDS,
-        mlx_lm.KINDS,
-        llama_cpp.KINDS,
-        vllm.KINDS,
-        sglang.KINDS,
-        ollama.KINDS,
-        lm_studio.KINDS,
-    )
-    for kind in kinds
-}
+#: In the order in which lists show them.
+_MODULES = (
+    as_is,
+    omlx,
+    hoist,
+    note,
+    flyto_mlx,
+    fusion_mlx,
+    rapid_mlx,
+    vllm_mlx,
+    mlx_vlm,
+    mtplx,
+    mlx_lm,
+    llama_cpp,
+    vllm,
+    sglang,
+    ollama,
+    lm_studio,
+)
+POLICIES: dict[str, PolicyKind] = {kind.name: kind for module in _MODULES for kind in module.KINDS}
+#: The policies that count where a person names none: what the template does by itself, and the server whose
+#: rules depend most on the template.
+DEFAULTS = ("as-is", "omlx")
 
 
 def names() -> tuple[str, ...]:
@@ -70,8 +79,22 @@ def names() -> tuple[str, ...]:
 
 
 def canonical(spec: str) -> str:
-    """Return `NAME[:OPTION=VALUE,...]` with the policy's own name, where it is known by the one given."""
-    return aliases.canonical(spec, POLICIES)
+    """Return `NAME[:OPTION=VALUE,...]` with the policy's own name, where it is known by the one given.
+
+    Args:
+        spec: what a person wrote, such as `llama.cpp`; shorthands for options are written out.
+    """
+    kind = kind_of(spec)
+    if kind is None:
+        return spec
+    _, colon, rest = spec.partition(":")
+    items = (kind.shorthands.get(item, item) for item in rest.split(","))
+    return f"{kind.name}{colon}{','.join(items)}"
+
+
+def kind_of(spec: str) -> PolicyKind | None:
+    """Return the kind of policy that `NAME[:OPTION=VALUE,...]` names; None where there is none."""
+    return _spellings().get(_plain(spec.partition(":")[0]))
 
 
 def find_kind(spec: str, where: str = "--policy") -> PolicyKind:
@@ -84,38 +107,57 @@ def find_kind(spec: str, where: str = "--policy") -> PolicyKind:
     Raises:
         UsageError: where the name is unknown; the error suggests one.
     """
-    name = spec.partition(":")[0]
-    kind = POLICIES.get(canonical(name))
+    kind = kind_of(spec)
     if kind is None:
-        near = aliases.nearest(name, POLICIES)
+        name = spec.partition(":")[0]
+        spellings = _spellings()
+        near = next((spellings[each].name for each in get_close_matches(_plain(name), spellings, 1)), None)
         fix = f"did you mean {near}? `tplaudit policies` lists them" if near else "see `tplaudit policies`"
         raise UsageError(f"there is no policy {name!r}", where=where, fix=fix)
     return kind
 
 
-def parse_policy(spec: str) -> Policy:
-    """Return the policy that a person named.
+def read_spec(spec: str) -> tuple[PolicyKind, dict[str, str]]:
+    """Return the kind of policy that a person named, and the options given with it.
 
     Args:
-        spec: `NAME` or `NAME:OPTION=VALUE,...`; NAME may be written in other ways, too (aliases.py).
+        spec: `NAME` or `NAME:OPTION=VALUE,...`; NAME may be written in other ways, too.
 
     Raises:
         UsageError: where the name, an option or a value is unknown; the error lists the known ones, or
             suggests a name.
     """
     kind = find_kind(spec)
-    name, colon, rest = canonical(spec).partition(":")
+    _, colon, rest = canonical(spec).partition(":")
     options: dict[str, str] = {}
     for item in rest.split(",") if colon else ():
         option, equals, value = item.partition("=")
         if option not in kind.options:
             fix = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
-            raise UsageError(f"the policy {name} has no option {option!r}", where="--policy", fix=fix)
-        values = kind.options[option]
+            raise UsageError(f"the policy {kind.name} has no option {option!r}", where="--policy", fix=fix)
+        values = kind.options[option].values
         if not equals or value not in values:
             fix = f"write {' or '.join(f'{option}={each}' for each in values)}"
-            raise UsageError(f"the policy {name} does not know {item!r}", where="--policy", fix=fix)
+            raise UsageError(f"the policy {kind.name} does not know {item!r}", where="--policy", fix=fix)
         if option in options:
             raise UsageError(f"{option!r} is given twice in {spec!r}", where="--policy", fix="give it once")
         options[option] = value
-    return kind.make(spec, options)
+    return kind, options
+
+
+def parse_policy(spec: str) -> Policy:
+    """Return the policy that a person named; see `read_spec`."""
+    kind, options = read_spec(spec)
+    return kind.make(spec, kind.with_defaults(options))
+
+
+@cache
+def _spellings() -> dict[str, PolicyKind]:
+    """Return the policies by each of their names, as `_plain` writes them; their own names come first."""
+    own = {_plain(name): kind for name, kind in POLICIES.items()}
+    others = {_plain(alias): kind for kind in POLICIES.values() for alias in kind.aliases}
+    return {**own, **{name: kind for name, kind in others.items() if name not in own}}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-._ ]", "", name.casefold())

@@ -97,17 +97,17 @@ def _smaller_blocks(usable: int, unlimited: int, length: int, size: int) -> Reme
 def _rest(usable: int, unlimited: int, size: int) -> str:
     """Say why the cache does not give back the last of the shared tokens."""
     if usable - unlimited < size:
-        return f"the shared part ends {usable - unlimited:,} tokens into a block of {size}"
+        return f"the shared prefix ends {usable - unlimited:,} tokens into a block of {size}"
     if unlimited:
-        return f"the last position that this cache can go on from is token {unlimited:,}"
-    return "the cache has no position in the shared part that it can go on from"
+        return f"the last position from which this cache can continue is token {unlimited:,}"
+    return "the cache has no position in the shared prefix from which it can continue"
 
 
 def shifted(stored: Ids, prompt: Ids) -> tuple[int, int] | None:
     """Return what llama.cpp would move of a slot to other positions (`--cache-reuse N`).
 
     Its server looks, behind the shared beginning, for the prompt's next tokens further on in the slot, takes
-    a stretch of at least N tokens that goes on alike, and goes on behind that in both.
+    a stretch of at least N tokens that continues alike, and continues behind that in both.
 
     Returns:
         N, the largest of the usual ones that moves nearly all that can be, and the tokens moved; None where

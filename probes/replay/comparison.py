@@ -8,7 +8,8 @@ from functools import cached_property
 from ..attribution.ownership import Owner
 from ..attribution.prompt import Prompt
 from ..causes.base import UNKNOWN_OWNER, PromptSide
-from ..tokenization.tokens import common_prefix, common_prefix_ids
+from ..text import common_prefix
+from ..tokenization.tokens import common_prefix_ids
 
 
 @dataclass(frozen=True)

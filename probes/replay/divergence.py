@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..attribution.ownership import Owner
-from ..tokenization.tokens import common_prefix
+from ..text import common_prefix
 from .comparison import Comparison
 from .explanation import Explanation
 from .replay_report import Divergence, MessageRef, Place, SincePrevious, message_ref

@@ -11,7 +11,8 @@ import numpy as np
 from ..causes.base import failure
 from ..causes.registry import Cause, Link, StoredText, chain
 from ..policies.base import Policy
-from ..tokenization.tokens import IncrementalEncoder, common_prefix, common_prefix_ids
+from ..text import common_prefix
+from ..tokenization.tokens import IncrementalEncoder, common_prefix_ids
 from .cache_misses import shifted
 from .comparison import Comparison, prompt_side
 from .prefill_price import PrefillPrice

@@ -1,4 +1,4 @@
-"""What a whole replay has to say: patterns over its turns, under the ids of findings.py."""
+"""The findings of a whole replay: patterns over its turns, under the ids of findings.py."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .replay_report import ChainLink, PolicyReport, ReplayFinding, TurnReport
 _FEWEST = 3
 #: Share of the prompts' growth below which a depth counts as standing still.
 _STILL = 0.1
-#: Share of all prompt tokens from which the rests of blocks are worth a word.
+#: Share of all prompt tokens from which the rests of blocks are reported.
 _MUCH = 0.02
 
-#: What goes to and fro, so that an older prompt may be closer and whole: the previous turn's counts as well.
+#: Changes that are often undone. Then an older prompt is closer, so the previous turn's cause counts as well.
 _TO_AND_FRO = frozenset({"tools-changed"})
 
 
@@ -32,10 +32,14 @@ def replay_findings(policy: PolicyReport, without_reasoning: Sequence[int] = ())
         *_volatile(policy),
         *_of_cause(policy, "notes-change-place", "note-neighbour-flip", 2, "a note changes its place"),
         *_of_cause(
-            policy, "history-stripped", "thinking-stripped", 1, "earlier reasoning vanishes from the prompt"
+            policy, "history-stripped", "thinking-stripped", 1, "earlier reasoning is removed from the prompt"
         ),
         *_of_cause(
-            policy, "tools-come-and-go", "tools-changed", 2, "the tool list differs from the turn before"
+            policy,
+            "tools-come-and-go",
+            "tools-changed",
+            2,
+            "the tool list differs from that of the turn before",
         ),
         *_of_cause(
             policy,
@@ -72,27 +76,27 @@ def still_depth(turns: Sequence[TurnReport]) -> list[TurnReport]:
 
 
 def _depth_stays(policy: PolicyReport) -> Iterator[ReplayFinding]:
-    """A depth that stays within the leading block while prompts grow: the signature of a hoist."""
+    """A depth that stays within the leading block while prompts grow: the sign of a hoist."""
     turns = still_depth(policy.turns)
     if not turns:
         return
     depths, lengths = [turn.depth or 0 for turn in turns], [turn.prompt_tokens or 0 for turn in turns]
     message = (
-        f"in {_times(turns)} the shared beginning is {_range(depths)} tokens long, within the first message, "
-        f"while the prompts have {_range(lengths)}"
+        f"in {_times(turns)} the shared prefix is {_range(depths)} tokens long and ends within the first "
+        f"message, while the prompts have {_range(lengths)} tokens"
     )
     confirmed = all(turn.divergence is not None and turn.divergence.confirmed for turn in turns)
     yield _finding(policy, "depth-within-leading-block", message, turns, _avoidable(turns), confirmed)
 
 
 def _in_leading_block(turn: TurnReport) -> bool:
-    """Tell whether a later message's text parts the prompts within the first one."""
-    parted = turn.divergence
+    """Return whether the prompts diverge within the first message, by a later message's text."""
+    divergence = turn.divergence
     return (
-        parted is not None
-        and parted.rendered_index == 0
-        and parted.message is not None
-        and (parted.message.index or 0) > 0
+        divergence is not None
+        and divergence.rendered_index == 0
+        and divergence.message is not None
+        and (divergence.message.index or 0) > 0
     )
 
 
@@ -105,7 +109,7 @@ def _volatile(policy: PolicyReport) -> Iterator[ReplayFinding]:
     for index, seen in places.items():
         turns = [turn for turn, _ in seen]
         was, now = seen[0][1].values or ("", "")
-        where = "the system text" if index is None else f"message {index}"
+        where = "the system prompt" if index is None else f"message {index}"
         message = f"{where} changes {_period(turns)}, for example from {was!r} to {now!r}"
         confirmed = all(link.confirmed for _, link in seen)
         yield _finding(policy, "volatile-text", message, turns, _avoidable(turns), confirmed)
@@ -128,23 +132,23 @@ def _reasoning_dropped(policy: PolicyReport, without: Sequence[int]) -> Iterator
         turn for turn in policy.turns if turn.turn in without or any(_links(turn, "client-reasoning-dropped"))
     ]
     if turns:
-        message = f"in {_times(turns)} the client does not send reasoning back that it had or was given"
+        message = f"in {_times(turns)} the client does not send back reasoning that it had or received"
         yield _finding(policy, "client-drops-reasoning", message, turns, _avoidable(turns), True)
 
 
 def _block_rests(policy: PolicyReport) -> Iterator[ReplayFinding]:
-    lost = {
-        turn.turn: loss.tokens
+    unreused = {
+        turn.turn: miss.tokens
         for turn in policy.turns
-        for loss in turn.losses
-        if loss.cause == "cache-granularity"
+        for miss in turn.losses
+        if miss.cause == "cache-granularity"
     }
-    total = sum(lost.values())
-    if len(lost) >= _FEWEST and total > _MUCH * policy.totals.prompt_tokens:
-        turns = [turn for turn in policy.turns if turn.turn in lost]
+    total = sum(unreused.values())
+    if len(unreused) >= _FEWEST and total > _MUCH * policy.totals.prompt_tokens:
+        turns = [turn for turn in policy.turns if turn.turn in unreused]
         blocks = policy.server_cache.block_size > 1
         what = (
-            f"the shared part ends inside a block of {policy.server_cache.block_size:,} tokens"
+            f"the shared prefix ends inside a block of {policy.server_cache.block_size:,} tokens"
             if blocks
             else "the cache cannot give all shared tokens back"
         )
@@ -164,15 +168,15 @@ def _since(turn: TurnReport) -> str | None:
 
 
 def _remedy(turns: Sequence[TurnReport], cause: str) -> str:
-    """Name the remedy that the turns have in common, and what it saves in all."""
-    won: Counter[str] = Counter()
+    """Name the remedy that the turns have in common, and how many tokens it saves in all."""
+    saved: Counter[str] = Counter()
     for turn in turns:
         for link in _links(turn, cause):
             if link.remedy is not None:
-                won[link.remedy.set] += link.remedy.saves
-    if not any(won.values()):
+                saved[link.remedy.set] += link.remedy.saves
+    if not any(saved.values()):
         return ""
-    set_, tokens = won.most_common(1)[0]
+    set_, tokens = saved.most_common(1)[0]
     return f"; {set_} would save {tokens:,} tokens"
 
 

@@ -14,9 +14,8 @@ from ..attribution.kept_tokens import kept_tokens
 from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache, PromptBoundaries
 from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.server_cache import cache_name, server_cache
-from ..caches.storage import Store, stored_length
-from ..caches.stored_reply import Reply, opens_thinking, reply_of, stores_thinking
+from ..caches.registry import cache_name, server_cache
+from ..caches.stored_reply import Reply, Store, opens_thinking, reply_of, stored_length, stores_thinking
 from ..caches.stored_sequences import StoredSequences
 from ..causes.reasoning import reasoning_lost
 from ..conversation import Request, Transcript, written_alike

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..attribution.ownership import Owner, Region
 from ..conversation import TOP_LEVEL
 from ..cost.cost_report import Cost, Prediction, Speed, Wasted
+from ..documents import plain
 from ..files import read_json
 from ..findings import Finding
 from ..policies.base import Action
@@ -54,7 +55,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would stop a divergence.
+    """What would prevent a divergence.
 
     Attributes:
         kind: what it is a setting of: `kwarg`, `policy`, `client`, `template` or `cache`.
@@ -76,7 +77,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One of several causes, one behind the other.
+    """One of several causes, in the order in which they take effect.
 
     Attributes:
         cause: an id of docs/causes.md.
@@ -87,7 +88,7 @@ class ChainLink:
         line: line of the template that wrote it.
         evidence: what shows it, one sentence without a full stop.
         values: what stood there and what stands there now, for a short stretch that changes.
-        remedy: what would stop it, where known.
+        remedy: what would prevent it, where known.
         saves: how many tokens less are prefilled once it is undone, in the counterfactual that proves it.
     """
 
@@ -142,14 +143,14 @@ class Divergence:
         line: line of the template that wrote the character.
         stored: the stored text from the point on, shortened.
         prompt: this prompt's text from the point on, shortened.
-        remedy: what would stop it, the most useful; None where nothing is known to.
-        block: the cache block in which the prompts part, counted from 0.
+        remedy: what would prevent it, the most useful; None where nothing is known.
+        block: the cache block in which the prompts diverge, counted from 0.
         before: what both have before the point, shortened.
         was: what the first differing character of the stored prompt belongs to.
         evidence: what shows the cause, one sentence without a full stop.
-        remedies: everything that would stop it, `remedy` first.
-        chain: this cause, and what would part the prompts next if those before were undone; at most five.
-        stored_ids: the stored ids from the point on, where the characters go on alike; else empty.
+        remedies: everything that would prevent it, `remedy` first.
+        chain: this cause, and those that would follow if the ones before were undone; at most five.
+        stored_ids: the stored ids from the point on, where the characters are the same; else empty.
         prompt_ids: this prompt's ids from there on, likewise.
     """
 
@@ -312,7 +313,8 @@ class ReplayFinding(Finding):
     Attributes:
         policy: the policy.
         turns: the turns that show it.
-        tokens: the avoidable tokens of those turns, or the lost ones where blocks are concerned (counted).
+        tokens: the avoidable tokens of those turns; where blocks are concerned, the shared tokens that are
+            not reused (counted).
     """
 
     policy: str
@@ -508,7 +510,7 @@ class VerifyReport:
         checked_turns: prompts that were compared.
         max_abs_logit_difference: largest difference of the last position's logits.
         cold_noise: the same between cold prefills of different chunking.
-        argmax_equal: whether every pair would go on with the same token.
+        argmax_equal: whether every pair would continue with the same token.
         passed: whether the difference is at most ten times the noise and every argmax is equal.
     """
 
@@ -584,14 +586,4 @@ def message_ref(owner: Owner) -> MessageRef | None:
 
 def to_json(report: ReplayReport) -> dict[str, Any]:
     """Return the report as plain JSON types."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
-    return value
-
-
-def from_json(value: Mapping[str, Any]) -> ReplayReport:
-    """Return the report that `to_json` made this of. Raises ValueError where it is none."""
-    import msgspec
-
-    return msgspec.convert(dict(value), ReplayReport)
+    return plain(report)

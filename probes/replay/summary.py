@@ -1,9 +1,10 @@
-"""One sentence that a person can act on, in the words that server logs use."""
+"""A few sentences that a person can act on, in the words that server logs use."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..conversation import named_messages
 from ..policies.base import Action
 from .findings import still_depth
 from .replay_report import Divergence, TurnReport
@@ -32,7 +33,7 @@ def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
 
 def _raised_sentence(turns: Sequence[TurnReport], raised: Sequence[TurnReport]) -> str:
     said = str(raised[0].error).rstrip(".")
-    return f"{len(raised)} of {len(turns)} turns raised, turn {raised[0].turn} first: {said}. Of the others:"
+    return f"{len(raised)} of {len(turns)} turns raised, first turn {raised[0].turn}: {said}. For the others:"
 
 
 def _worst_sentence(turns: Sequence[TurnReport], block_size: int) -> str:
@@ -40,12 +41,13 @@ def _worst_sentence(turns: Sequence[TurnReport], block_size: int) -> str:
     worst = max(turns, key=lambda turn: turn.avoidable or 0)
     if worst.avoidable:
         return _turn_sentence(worst, block_size)
-    parted = [turn for turn in turns if turn.divergence is not None]
-    if not parted:
+    diverging = [turn for turn in turns if turn.divergence is not None]
+    if not diverging:
         return "Append-only: no turn prefills a token that was already stored."
     return (
-        f"Nothing was avoidable with blocks of {block_size} tokens, yet {len(parted)} of {len(turns)} turns "
-        f"diverge from what is stored, turn {parted[0].turn} first; a smaller --block-size shows the cost."
+        f"Nothing was avoidable with blocks of {block_size} tokens. Still, {len(diverging)} of {len(turns)} "
+        f"prompts diverge from what is stored, the first one in turn {diverging[0].turn}; a smaller "
+        "--block-size shows the cost."
     )
 
 
@@ -54,29 +56,31 @@ def _turn_sentence(turn: TurnReport, block_size: int) -> str:
         f"Turn {turn.turn} re-prefills {turn.reprefill:,} of {turn.prompt_tokens:,} tokens "
         f"(reused {turn.reused:,})"
     )
-    parted = turn.divergence
-    if parted is None:
-        where = f"ends inside a block of {block_size}" if block_size > 1 else "cannot be gone on from"
-        return f"{head}: what it shares with the cache {where} or was dropped."
+    divergence = turn.divergence
+    if divergence is None:
+        where = f"ends inside a block of {block_size}" if block_size > 1 else "cannot be reused from there"
+        return f"{head}: what it shares with the cache {where}, or was evicted."
     return (
-        f"{head}; it shares the first {parted.tokens:,} tokens with turn {parted.stored_turn} "
-        f"and then differs in {_place(parted, turn.actions)}.{_why(parted, turn.actions)}"
+        f"{head}; it shares the first {divergence.tokens:,} tokens with turn {divergence.stored_turn} "
+        f"and diverges in {_place(divergence, turn.actions)}.{_why(divergence, turn.actions)}"
     )
 
 
-def _why(parted: Divergence, actions: Sequence[Action]) -> str:
-    """Say what shows the cause, unless the place says it already, and what would stop it."""
-    if parted.cause is None or parted.evidence is None:
+def _why(divergence: Divergence, actions: Sequence[Action]) -> str:
+    """Say what shows the cause, unless the place says it already, and what would prevent it."""
+    if divergence.cause is None or divergence.evidence is None:
         return ""
-    said = parted.cause in ("system-hoisted", "note-neighbour-flip") and "which" in _place(parted, actions)
-    sure = "" if parted.confirmed or parted.cause == "other" else " (likely)"
-    evidence = "" if said else f" Cause{sure}: {parted.evidence}."
-    remedy = parted.remedy
+    said = divergence.cause in ("system-hoisted", "note-neighbour-flip") and "which" in _place(
+        divergence, actions
+    )
+    sure = "" if divergence.confirmed or divergence.cause == "other" else " (likely)"
+    evidence = "" if said else f" Cause{sure}: {divergence.evidence}."
+    remedy = divergence.remedy
     return evidence + (f" Remedy: {remedy.set} (saves {remedy.saves:,} tokens)." if remedy else "")
 
 
 def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:
-    """Say how far the shared beginning moves while the prompts grow, where several turns waste something.
+    """Say how long the shared prefix is while the prompts grow, where several turns waste tokens.
 
     Where it stays within the leading block, a finding says so.
     """
@@ -86,33 +90,30 @@ def _pattern_sentence(turns: Sequence[TurnReport]) -> str | None:
     depths = [turn.depth or 0 for turn in wasteful]
     lengths = [turn.prompt_tokens or 0 for turn in wasteful]
     return (
-        f"In {len(wasteful)} of {len(turns)} turns the shared beginning is {min(depths):,} to "
-        f"{max(depths):,} tokens long, while the prompts have {min(lengths):,} to {max(lengths):,}."
+        f"In {len(wasteful)} of {len(turns)} turns the shared prefix is {min(depths):,} to "
+        f"{max(depths):,} tokens long, while the prompts have {min(lengths):,} to {max(lengths):,} tokens."
     )
 
 
 def _first_rewrite(turns: Sequence[TurnReport]) -> str | None:
-    """Name the first turn with a placement that the server rewrites without trying the template."""
+    """Name the first turn with a placement that the server always rewrites, without testing the template."""
     for turn in turns:
         for action in turn.actions:
             if action.kind == "unsupported":
-                which = ", ".join(map(str, action.messages))
-                return (
-                    f"From turn {turn.turn} on message {which} is rewritten whatever the template can: "
-                    f"{action.why}."
-                )
+                which = f" with {named_messages(action.messages)}" if action.messages else ""
+                return f"From turn {turn.turn} on no template helps{which}: {action.why}."
     return None
 
 
-def _place(parted: Divergence, actions: Sequence[Action]) -> str:
-    if parted.message is None:
+def _place(divergence: Divergence, actions: Sequence[Action]) -> str:
+    if divergence.message is None:
         return {
             "tools": "the tool list",
             "generation": "the generation prompt",
             "head": "the text that the template writes before the messages",
-        }.get(parted.region, "a message")
-    index = parted.message.index
-    what = f"message {index} ({parted.message.role})"
+        }.get(divergence.region, "a message")
+    index = divergence.message.index
+    what = "the system prompt" if index is None else f"message {index} ({divergence.message.role})"
     done = [_DONE[action.kind] for action in actions if index in action.messages and action.kind in _DONE]
     return f"{what}, {done[0]}" if done else what
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from ..conversation import Request
 from ..errors import InputError, RenderError, RenderLimit
 from ..policies.base import Prepared
-from .rendering import plain
+from ..text import common_prefix
+from .wire import plain
 
 if TYPE_CHECKING:
     from .template import ChatTemplate
@@ -179,9 +180,7 @@ def first_difference(transformers: str, llamacpp: str) -> EngineDifference | Non
     """Return where two prompts part, with both texts around it; None where they are the same."""
     if transformers == llamacpp:
         return None
-    shared = min(len(transformers), len(llamacpp))
-    pairs = zip(transformers, llamacpp, strict=False)
-    offset = next((at for at, (one, other) in enumerate(pairs) if one != other), shared)
+    offset = common_prefix(transformers, llamacpp)
     return EngineDifference(offset, _excerpt(transformers, offset), _excerpt(llamacpp, offset))
 
 

@@ -1,53 +1,74 @@
-"""The source text of a template, and what is found from it once: tree, names, compiled code."""
+"""The source text of a template, and what the worker finds out from it, each thing once."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
-from jinja2 import Template, nodes
+from ..errors import RenderError
+from .renderer import renderer
+from .rendering import Limits
 
-from ..errors import RenderLimit
-from . import bounds
-from .jinja import undeclared_variables
-from .prompt_end import generation_prompt_ends
-from .rendering import as_render_error, compile_template, parse_template
-from .well_behaved import well_behaved
+_LIMITS = Limits()
 
-#: Seconds that the parsing of a template may take.
-_PARSE_SECONDS = 10.0
-#: Longest source text, in characters, that is compiled inside this process.
-_LONGEST_SOURCE = 1_000_000
 
-Result = TypeVar("Result")
+@dataclass(frozen=True, slots=True)
+class TemplateNames:
+    """The variables of a template.
+
+    Attributes:
+        inputs: those that it reads before it sets them.
+        compared: for each that it compares with texts, those texts in order.
+    """
+
+    inputs: frozenset[str]
+    compared: Mapping[str, tuple[str, ...]]
 
 
 class TemplateSource:
-    """The source text of one template, parsed and compiled at most once, when first needed."""
+    """The source text of one template. It is parsed in the worker alone (renderer.py).
 
-    def __init__(self, text: str) -> None:
+    Args:
+        text: the source text.
+        limits: bounds of each question about it.
+    """
+
+    def __init__(self, text: str, limits: Limits = _LIMITS) -> None:
         self.text = text
+        self.limits = limits
+        self._failed: dict[str, RenderError] = {}
 
-    def __reduce__(self) -> tuple[type[TemplateSource], tuple[str]]:
-        """Pickle the text alone: what was made of it is made again where it is needed."""
-        return TemplateSource, (self.text,)
+    def __reduce__(self) -> tuple[type[TemplateSource], tuple[str, Limits]]:
+        """Pickle the text alone: what was found out is found out again where it is needed."""
+        return TemplateSource, (self.text, self.limits)
+
+    def check(self) -> None:
+        """Raise RenderError where the source cannot be parsed and compiled, or writes nothing."""
+        if self._empty:
+            raise RenderError("EmptyPrompt", "the template renders nothing")
 
     @cached_property
-    def tree(self) -> nodes.Template:
-        """The syntax tree. Raises RenderError where the source is not valid Jinja, or nested too deeply."""
-        return self._bounded(lambda: parse_template(self.text))
+    def _empty(self) -> bool:
+        return bool(self._ask("check"))
+
+    @cached_property
+    def names(self) -> TemplateNames:
+        """Its variables. Raises RenderError where the source is not valid Jinja, or nested too deeply."""
+        inputs, compared = self._ask("names")
+        return TemplateNames(frozenset(inputs), {name: tuple(texts) for name, texts in compared.items()})
 
     @cached_property
     def undeclared(self) -> frozenset[str]:
-        """The variables that the template takes from outside."""
-        return self._analyse(lambda tree: self._bounded(lambda: undeclared_variables(tree)))
+        """The variables that the template takes from outside, by Jinja's own analysis."""
+        return frozenset(self._ask("undeclared"))
 
     @cached_property
     def generation_prompt_ends(self) -> bool:
         """Whether a prompt without its generation prompt can be cut from the one with it."""
-        return self._analyse(generation_prompt_ends)
+        return bool(self._ask("prompt-ends"))
 
     @cached_property
     def prints_time(self) -> bool:
@@ -55,37 +76,29 @@ class TemplateSource:
         return "strftime_now" in self.text
 
     @cached_property
-    def well_behaved(self) -> bool:
-        """Whether it is rendered inside this process, as it is until it leaves its bounds (bounds.py)."""
-        return len(self.text) <= _LONGEST_SOURCE and self._analyse(well_behaved)
-
-    @cached_property
-    def compiled(self) -> Template:
-        """The compiled template, for well-behaved ones."""
-        return compile_template(self.tree)
-
-    @cached_property
-    def comparisons(self) -> tuple[nodes.Compare, ...]:
-        """All comparisons of the template, in order."""
-        return self._analyse(lambda tree: tuple(tree.find_all(nodes.Compare)))
-
-    @cached_property
     def sha256(self) -> str:
         """Hash of the source text, hexadecimal."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def _analyse(self, function: Callable[[nodes.Template], Result]) -> Result:
-        """Ask something of the tree. A tree may be parsed and still be too deep to be walked."""
-        tree = self.tree
-        try:
-            return function(tree)
-        except Exception as error:
-            raise as_render_error(error) from error
+    @cached_property
+    def _skipped(self) -> dict[str, int | None]:
+        return {}
 
-    def _bounded(self, function: Callable[[], Result]) -> Result:
-        if not bounds.can_run():
-            return function()
+    def skipped_branch_line(self, role: str) -> int | None:
+        """Return the line of the `if` that keeps a message of a role out of the prompt; None where unclear.
+
+        Raises:
+            RenderError: the source is not valid Jinja.
+        """
+        if role not in self._skipped:
+            self._skipped[role] = self._ask("skipped-branch", role)
+        return self._skipped[role]
+
+    def _ask(self, kind: str, *arguments: Any) -> Any:
+        if kind in self._failed:
+            raise self._failed[kind].with_traceback(None)
         try:
-            return bounds.run(function, _PARSE_SECONDS)
-        except bounds.Unbounded:
-            raise RenderLimit("the template is too large") from None
+            return renderer.ask(self.text, kind, *arguments, limits=self.limits)
+        except RenderError as error:
+            self._failed[kind] = error
+            raise

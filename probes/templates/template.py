@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ..conversation import Request, written_alike
+from ..conversation import Request
 from ..errors import RenderError, RenderLimit
-from . import bounds
-from .rendering import (
-    REASONING_KEYS,
-    Chunk,
-    Job,
-    Limits,
-    Profile,
-    chunk_at,
-    render,
-    render_and_locate,
-    render_with_body,
-)
+from .renderer import RenderBudget, Task, WiredJob, renderer
+from .rendering import REASONING_KEYS, Chunk, Job, Limits, Profile, PromptText, RenderTask, WrittenAt
 from .source import TemplateSource
 
 #: Arguments of `apply_chat_template` that do not reach a template when a request has them among its kwargs.
@@ -34,53 +23,68 @@ _NOT_FOR_TEMPLATES = frozenset(
 )
 #: Names that no kwarg may have, since the call of a template takes them.
 _TAKEN = frozenset({"chat_template", "conversation", "conversations", "messages", "self"})
-#: Seconds from which a render counts as slow; a prompt of 200,000 tokens takes a tenth of one.
-_SLOW_SECONDS = 1.0
-#: Seconds that all slow renders of one template may take together.
-_MOST_SLOW_SECONDS = 15.0
-#: Characters from which a prompt is compared with its conversation; it may be so many times as long.
-_LONG_PROMPT = 1_000_000
-_MOST_TIMES_AS_LONG = 10
-#: Characters that all longer prompts of one template may have together.
+#: What all renders of one template may take together beyond the usual, as a multiple of what one may take.
+_MOST_SLOW = 1.5
+#: Characters that all prompts of one template may have together that are much longer than what they are of.
 _MOST_INFLATED = 6_000_000
-#: Prompts that are kept, in case the same conversation is rendered again.
-_REMEMBERED = 4
+#: Prompts that are kept, in case the same conversation is rendered again: so many, and so many characters,
+#: or the last few of any length.
+_MOST_KEPT = 2_000
+_MOST_KEPT_CHARACTERS = 4_000_000
+_LEAST_KEPT = 4
 
-Result = TypeVar("Result")
+Outcome = PromptText | RenderError
+Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _RememberedPrompt:
-    """A prompt that was rendered lately: equal conversations are rendered once.
+class _Asked:
+    """A render that is asked for.
 
     Attributes:
-        name: of the template.
-        job: what it got.
-        text: the prompt.
-        body: its length without the generation prompt; None where it is not known.
+        name: the named template.
+        job: the conversation.
+        text: what to look for.
+        key: what tells the conversation from others.
     """
 
     name: str
     job: Job
-    text: str
-    body: int | None
+    text: str | None
+    key: WiredJob
 
-    def is_of(self, name: str, job: Job) -> bool:
-        """Tell whether a job is the same as this one, as written."""
-        own = self.job
-        return (
-            name == self.name
-            and job.add_generation_prompt == own.add_generation_prompt
-            and job.continue_final_message == own.continue_final_message
-            and (job.profile, job.now) == (own.profile, own.now)
-            and written_alike(job.tools, own.tools)
-            and written_alike(job.variables, own.variables)
-            and written_alike(job.messages, own.messages)
-        )
+    @property
+    def task(self) -> Task:
+        """What the worker is asked; with the length of the body, where that costs no second render."""
+        body = self.job.add_generation_prompt and not self.job.continue_final_message
+        return Task("prompt", self.job, (body, self.text), self.key)
 
 
-def _asking(job: Job) -> Job:
-    return replace(job, add_generation_prompt=True)
+class _Kept:
+    """Prompts that were rendered lately: equal conversations are rendered once."""
+
+    def __init__(self) -> None:
+        self._outcomes: OrderedDict[Key, tuple[Outcome, str | None]] = OrderedDict()
+        self._characters = 0
+
+    def get(self, key: Key, text: str | None) -> Outcome | None:
+        """Return what was kept under a key, where the place of `text` is known if that is asked for."""
+        found = self._outcomes.get(key)
+        return found[0] if found is not None and text in (None, found[1]) else None
+
+    def keep(self, key: Key, outcome: Outcome, text: str | None) -> None:
+        """Keep an outcome, and let the oldest go where there are too many."""
+        earlier = self._outcomes.pop(key, None)
+        self._outcomes[key] = (outcome, text)
+        self._characters += _length(outcome) - (_length(earlier[0]) if earlier else 0)
+        while len(self._outcomes) > _MOST_KEPT or (
+            self._characters > _MOST_KEPT_CHARACTERS and len(self._outcomes) > _LEAST_KEPT
+        ):
+            self._characters -= _length(self._outcomes.popitem(last=False)[1][0])
+
+
+def _length(outcome: Outcome) -> int:
+    return len(outcome.text) if isinstance(outcome, PromptText) else 0
 
 
 class ChatTemplate:
@@ -111,17 +115,16 @@ class ChatTemplate:
         limits: Limits | None = None,
         profile: Profile = "transformers",
     ) -> None:
-        self.sources = {name: TemplateSource(text) for name, text in templates.items()}
+        self.limits = limits or Limits()
+        self.sources = {name: TemplateSource(text, self.limits) for name, text in templates.items()}
         self.source = source
         self.path = path
         self.special_tokens = dict(special_tokens or {})
         self.now = now
-        self.limits = limits or Limits()
         self.profile = profile
-        self._stopped: dict[str, RenderLimit] = {}
-        self._slow_seconds = 0.0
-        self._inflated = 0
-        self._remembered: deque[_RememberedPrompt] = deque(maxlen=_REMEMBERED)
+        self._budgets: dict[str, RenderBudget] = {}
+        self._exceeded: dict[str, RenderLimit] = {}
+        self._kept = _Kept()
 
     @property
     def text(self) -> str:
@@ -154,17 +157,105 @@ class ChatTemplate:
         Raises:
             RenderError: see `render`.
         """
-        name, job = self._request_job(request, add_generation_prompt, profile)
-        if job.now is None and self.sources[name].prints_time:
-            return self._render(name, job)
-        for each in self._remembered:
-            if each.body is not None and not job.add_generation_prompt and each.is_of(name, _asking(job)):
-                return each.text[: each.body]
-            if each.is_of(name, job):
-                return each.text
-        text, body = self._render_with_body(name, job)
-        self._remembered.append(_RememberedPrompt(name, job, text, body))
-        return text
+        return self._prompt(RenderTask(request, add_generation_prompt, profile)).text
+
+    def render_many(self, tasks: Sequence[RenderTask]) -> list[PromptText | RenderError]:
+        """Render several conversations at once, which costs less than one after the other.
+
+        They are kept for a while, so that rendering one of them again costs nothing.
+
+        Returns:
+            For each its prompt, or what it raises: see `render`.
+        """
+        outcomes: list[Outcome | None] = [None] * len(tasks)
+        asked: list[_Asked] = []
+        places: list[int] = []
+        for place, task in enumerate(tasks):
+            try:
+                asked.append(self._asked(*self._request_job(task), task.text))
+                places.append(place)
+            except RenderError as error:
+                outcomes[place] = error
+        for place, outcome in zip(places, self._outcomes(asked), strict=True):
+            outcomes[place] = outcome
+        return [each for each in outcomes if each is not None]
+
+    def render_ahead(self, conversations: Iterable[Mapping[str, Any]]) -> None:
+        """Render at once what `render` is going to be asked for, one after the other.
+
+        Args:
+            conversations: the arguments of `render`, by name; what it raises, it raises then.
+        """
+        asked = []
+        for arguments in conversations:
+            try:
+                asked.append(self._asked(*self._job(**arguments), None))
+            except RenderError:
+                continue
+        self._outcomes(asked)
+
+    def _prompt(self, task: RenderTask) -> PromptText:
+        return self._one(self._asked(*self._request_job(task), task.text))
+
+    def _one(self, asked: _Asked) -> PromptText:
+        (outcome,) = self._outcomes([asked])
+        if isinstance(outcome, RenderError):
+            raise outcome.with_traceback(None)
+        return outcome
+
+    def _asked(self, name: str, job: Job, text: str | None) -> _Asked:
+        return _Asked(name, job, text, renderer.wired(job))
+
+    def _outcomes(self, asked: Sequence[_Asked]) -> list[Outcome]:
+        """Render what is not kept, all that uses the same template in one message."""
+        outcomes: list[Outcome | None] = [None] * len(asked)
+        places: dict[str, dict[Key, list[int]]] = {}
+        for place, each in enumerate(asked):
+            # The clock is asked anew each time where it is printed.
+            timed = each.job.now is None and self.sources[each.name].prints_time
+            key = (each.name, each.key.fields, place if timed else None)
+            outcomes[place] = None if timed else self._known(key, each)
+            if outcomes[place] is None:
+                places.setdefault(each.name, {}).setdefault(key, []).append(place)
+        for name, keys in places.items():
+            tasks = [asked[found[0]].task for found in keys.values()]
+            for (key, found), result in zip(keys.items(), self._bounded(name, tasks), strict=True):
+                outcome = result if isinstance(result, RenderError) else _prompt_text(*result)
+                if key[-1] is None:
+                    self._kept.keep(key, outcome, asked[found[0]].text)
+                for place in found:
+                    outcomes[place] = outcome
+        return [each for each in outcomes if each is not None]
+
+    def _known(self, key: Key, asked: _Asked) -> Outcome | None:
+        known = self._kept.get(key, asked.text)
+        if known is None and asked.text is None and not asked.job.add_generation_prompt:
+            prompted = self._kept.get((key[0], asked.key.prompted, key[2]), None)
+            if isinstance(prompted, PromptText) and prompted.body is not None:
+                return PromptText(prompted.text[: prompted.body])
+        return known
+
+    def _bounded(self, name: str, tasks: Sequence[Task]) -> list[Any]:
+        """Have the worker do tasks of one template, while its budget lasts."""
+        budget = self._budgets.get(name)
+        if budget is None:
+            budget = self._budgets[name] = RenderBudget(self.limits.seconds * _MOST_SLOW, _MOST_INFLATED)
+        source = self.sources[name]
+        results = renderer.do(source.text, tasks, self.limits, budget)
+        for result in results:
+            if isinstance(result, RenderLimit):
+                self._exceeded[name] = result
+        if any(result is None for result in results):
+            stopped = self._exceeded.get(name) or self._over_budget(budget)
+            self._exceeded[name] = stopped
+            results = [stopped if result is None else result for result in results]
+        return results
+
+    def _over_budget(self, budget: RenderBudget) -> RenderLimit:
+        if budget.seconds < 0:
+            most = self.limits.seconds * _MOST_SLOW
+            return RenderLimit(f"too slow: its renders took more than {most:g} s of CPU time together")
+        return RenderLimit("too long: the prompts are many times as long as their conversations")
 
     def render(
         self,
@@ -192,9 +283,14 @@ class ChatTemplate:
                 too much time, memory or output, in which case it is not tried again.
         """
         name, job = self._job(
-            messages, tools, kwargs or {}, add_generation_prompt, continue_final_message, now
+            messages,
+            tools=tools,
+            kwargs=kwargs,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            now=now,
         )
-        return self._render(name, job)
+        return self._one(self._asked(name, job, None)).text
 
     def render_and_locate(
         self,
@@ -212,21 +308,8 @@ class ChatTemplate:
         Raises:
             RenderError: see `render`.
         """
-        name, job = self._request_job(request, add_generation_prompt, profile)
-        source = self.sources[name]
-
-        def in_child(spent: float) -> tuple[str, int | None]:
-            from .worker_process import child
-
-            prompt = child.render(source.text, job, self.limits, spent)
-            self._note_length(name, job, prompt)
-            if text is None or (offset := prompt.find(text)) < 0:
-                return prompt, None
-            chunk = child.chunk_at(source.text, job, offset, self.limits, spent)
-            return prompt, chunk.line if offset + len(text) <= chunk.end else None
-
-        most = self.limits.characters
-        return self._bounded(name, lambda: render_and_locate(source.compiled, job, most, text), in_child)
+        prompt = self._prompt(RenderTask(request, add_generation_prompt, profile, text))
+        return prompt.text, None if prompt.place is None else prompt.place.line
 
     def chunk_at(
         self,
@@ -237,28 +320,47 @@ class ChatTemplate:
         profile: Profile | None = None,
     ) -> Chunk:
         """Find the chunk that covers a character of what `render_request` returns (`rendering.chunk_at`)."""
-        name, job = self._request_job(request, add_generation_prompt, profile)
-        source = self.sources[name]
+        (found,) = self.chunks_at([(RenderTask(request, add_generation_prompt, profile), offset)])
+        if isinstance(found, RenderError):
+            raise found.with_traceback(None)
+        if found is None:
+            raise IndexError(f"the prompt has no character {offset}")
+        return found
 
-        def in_child(spent: float) -> Chunk:
-            from .worker_process import child
+    def chunks_at(self, wanted: Sequence[tuple[RenderTask, int]]) -> list[Chunk | RenderError | None]:
+        """Find the chunks that cover characters of several prompts, at once.
 
-            return child.chunk_at(source.text, job, offset, self.limits, spent)
+        Returns:
+            For each the chunk, or what the template raises; None where the prompt is not that long.
+        """
+        found: list[Chunk | RenderError | None] = [None] * len(wanted)
+        places: dict[str, list[tuple[int, Task]]] = {}
+        for place, (task, offset) in enumerate(wanted):
+            try:
+                name, job = self._request_job(task)
+                asked = Task("chunk", job, (offset,), renderer.wired(job))
+                places.setdefault(name, []).append((place, asked))
+            except RenderError as error:
+                found[place] = error
+        for name, tasks in places.items():
+            results = self._bounded(name, [task for _, task in tasks])
+            for (place, _), result in zip(tasks, results, strict=True):
+                error = isinstance(result, RenderError)
+                found[place] = result if error else Chunk(*result) if result else None
+        return found
 
-        return self._bounded(name, lambda: chunk_at(source.compiled, job, offset), in_child)
-
-    def _request_job(
-        self, request: Request, add_generation_prompt: bool, profile: Profile | None
-    ) -> tuple[str, Job]:
-        name, job = self._job(
+    def _request_job(self, task: RenderTask) -> tuple[str, Job]:
+        request = task.request
+        return self._job(
             [message.data for message in request.messages],
-            request.tools,
-            request.kwargs,
-            add_generation_prompt and not request.partial,
-            request.partial,
-            request.now,
+            tools=request.tools,
+            kwargs=request.kwargs,
+            add_generation_prompt=task.add_generation_prompt and not request.partial,
+            continue_final_message=request.partial,
+            now=request.now,
+            profile=task.profile,
+            lasting=True,
         )
-        return name, job if profile is None else replace(job, profile=profile)
 
     def _name(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
         if tools is not None and "tool_use" in self.sources:
@@ -272,13 +374,16 @@ class ChatTemplate:
     def _job(
         self,
         messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        kwargs: Mapping[str, Any],
-        add_generation_prompt: bool,
-        continue_final_message: bool | str,
-        now: datetime | None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool | str = False,
+        now: datetime | None = None,
+        profile: Profile | None = None,
+        lasting: bool = False,
     ) -> tuple[str, Job]:
-        variables = dict(kwargs)
+        variables = dict(kwargs or {})
         tools = variables.pop("tools", tools)
         add_generation_prompt = bool(variables.pop("add_generation_prompt", add_generation_prompt))
         continued = variables.pop("continue_final_message", continue_final_message)
@@ -286,14 +391,14 @@ class ChatTemplate:
             raise _wrong_type("continue_final_message", "true, false or the name of a field", continued)
         if not isinstance(tools, list | tuple | None):
             raise _wrong_type("tools", "a list", tools)
-        for taken in _TAKEN & variables.keys():
+        for taken in _TAKEN & variables.keys() if variables else ():
             raise RenderError("TypeError", f"{taken!r} is not a chat-template kwarg")
         if not messages:
             raise RenderError("ValueError", "an empty conversation cannot be rendered")
         name = self._name(tools)
         if continued:
             if add_generation_prompt:
-                raise RenderError("ValueError", "a message cannot be continued behind a generation prompt")
+                raise RenderError("ValueError", "a message cannot be continued after a generation prompt")
             field = continued if isinstance(continued, str) else "content"
             names = REASONING_KEYS if field in REASONING_KEYS else (field,)
             if not any(key in self.sources[name].text for key in names):
@@ -308,74 +413,13 @@ class ChatTemplate:
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continued if isinstance(continued, str) else bool(continued),
             now=now or self.now,
-            profile=self.profile,
+            profile=profile or self.profile,
+            lasting=lasting,
         )
 
-    def _render(self, name: str, job: Job) -> str:
-        source = self.sources[name]
 
-        def in_child(spent: float) -> str:
-            from .worker_process import child
-
-            prompt = child.render(source.text, job, self.limits, spent)
-            self._note_length(name, job, prompt)
-            return prompt
-
-        return self._bounded(name, lambda: render(source.compiled, job, self.limits.characters), in_child)
-
-    def _render_with_body(self, name: str, job: Job) -> tuple[str, int | None]:
-        """Render, and tell the length without the generation prompt where that costs no second render."""
-        source = self.sources[name]
-        if not (job.add_generation_prompt and source.generation_prompt_ends):
-            return self._render(name, job), None
-
-        def in_child(spent: float) -> tuple[str, int | None]:
-            from .worker_process import child
-
-            prompt = child.render(source.text, job, self.limits, spent)
-            self._note_length(name, job, prompt)
-            return prompt, None
-
-        most = self.limits.characters
-        return self._bounded(name, lambda: render_with_body(source.compiled, job, most), in_child)
-
-    def _bounded(self, name: str, here: Callable[[], Result], in_child: Callable[[float], Result]) -> Result:
-        """Run a template in this process while its steps are bounded, else in the child."""
-        if name in self._stopped:
-            raise self._stopped[name]
-        source = self.sources[name]
-        started = time.monotonic()
-        try:
-            if source.well_behaved and bounds.can_run():
-                try:
-                    return bounds.run(here, self.limits.seconds)
-                except bounds.Unbounded:
-                    source.well_behaved = False
-            return in_child(time.monotonic() - started)
-        except RenderLimit as error:
-            self._stopped[name] = error
-            raise
-        finally:
-            self._note_time(name, time.monotonic() - started)
-
-    def _note_time(self, name: str, seconds: float) -> None:
-        """Stop a template whose renders, each within its bounds, would make a run last for minutes."""
-        if seconds > _SLOW_SECONDS:
-            self._slow_seconds += seconds
-            if self._slow_seconds > _MOST_SLOW_SECONDS:
-                text = f"its slow renders took more than {_MOST_SLOW_SECONDS:g} s together"
-                self._stopped.setdefault(name, RenderLimit(f"the template is too slow: {text}"))
-
-    def _note_length(self, name: str, job: Job, prompt: str) -> None:
-        """Stop a template that writes far more than the conversation holds: all of it has to be read."""
-        if len(prompt) < _LONG_PROMPT:
-            return
-        given = sum(len(str(each)) for each in (*job.messages, *(job.tools or ()), job.variables))
-        if len(prompt) > _MOST_TIMES_AS_LONG * given:
-            self._inflated += len(prompt)
-            if self._inflated > _MOST_INFLATED:
-                text = f"more than {_MOST_TIMES_AS_LONG} times what the conversation holds, several times"
-                self._stopped.setdefault(name, RenderLimit(f"the template writes too much: {text}"))
+def _prompt_text(text: str, body: int | None, place: tuple[int, int, int | None] | None) -> PromptText:
+    return PromptText(text, body, None if place is None else WrittenAt(*place))
 
 
 def _wrong_type(name: str, expected: str, value: Any) -> RenderError:

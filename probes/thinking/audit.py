@@ -6,20 +6,20 @@ Its JSON form is `tplaudit.thinking/1`; docs/thinking.md and docs/kwargs.md expl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ... import __version__
 from ..conversation import Request
-from ..findings import Finding, in_order
-from ..ignore_file import Ignore, Ignored, apply_ignores
-from ..models.template_files import check_compiles
+from ..documents import plain, several
+from ..findings import Finding, Ignore, Ignored, apply_ignores, in_order
+from ..models.template_files import check_compiles, model_name, model_type
 from ..models.template_info import Failure, TemplateInfo
 from ..policies.servers.omlx_kwargs import MergedPrompt, MergeStep, ModelSettings, merge_kwargs, merged_prompt
+from ..policies.servers.omlx_reasoning import detect_preserve_thinking, native_reasoning, output_cacheable
 from ..templates.template import ChatTemplate
 from .kwargs_files import KwargsRequest
-from .servers import detect_preserve_thinking, model_name, model_type, native_reasoning, output_cacheable
 from .thinking import ThinkingReport, examine_thinking, thinking_findings
 
 SCHEMA = "tplaudit.thinking/1"
@@ -167,21 +167,9 @@ def failure(source: str, error: str) -> Failure:
 
 def to_json(audit: ThinkingAudit | Failure) -> dict[str, Any]:
     """Return the document as plain JSON types, the report's fields at its top."""
-    import msgspec
-
-    value: dict[str, Any] = msgspec.to_builtins(audit)
+    value = plain(audit)
     report = value.pop("thinking", None)
     return value if report is None else {**value, **report}
-
-
-def from_json(value: Mapping[str, Any]) -> ThinkingAudit:
-    """Return the document that `to_json` made this of. Raises ValueError where it is none."""
-    import msgspec
-
-    own = {field.name for field in fields(ThinkingAudit)}
-    report = {name: item for name, item in value.items() if name not in own}
-    document = {name: item for name, item in value.items() if name in own}
-    return msgspec.convert({**document, "thinking": report or None}, ThinkingAudit)
 
 
 def several_to_json(audits: Sequence[ThinkingAudit | Failure]) -> dict[str, Any]:
@@ -190,4 +178,4 @@ def several_to_json(audits: Sequence[ThinkingAudit | Failure]) -> dict[str, Any]
         {"source": None if audit.template is None else audit.template.source, **to_json(audit)}
         for audit in audits
     ]
-    return {"schema": SCHEMA, "tplaudit": __version__, "results": results}
+    return several(SCHEMA, results)

@@ -1,12 +1,13 @@
-"""What the report on reasoning amounts to, as findings. The rules are explained in docs/findings.md."""
+"""The findings of the report on reasoning. The rules are explained in docs/findings.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from ..findings import Finding, finding
+from ..policies.servers.llama_cpp import reasoning_variables
+from ..policies.servers.omlx_reasoning import DETECTED_NAME
 from .report import ThinkingReport, VariableReport
-from .servers import DETECTED_NAME, LLAMA_CPP_DEFAULTS
 
 
 def thinking_findings(report: ThinkingReport) -> tuple[Finding, ...]:
@@ -18,7 +19,7 @@ def _mentions(report: ThinkingReport) -> Iterator[Finding]:
     for variable in report.variables:
         if not variable.known or variable.effect:
             continue
-        message = f"the template names {variable.name}, but no prompt changes with it"
+        message = f"the template names {variable.name}, but it changes no prompt"
         if variable.only_with is not None:
             yield finding(
                 "thinking-mention-without-effect",
@@ -40,7 +41,7 @@ def _knob(report: ThinkingReport) -> Iterator[Finding]:
     if variable.unset == "keeps" or report.omlx_default:
         return
     value = _written(knob.value)
-    missed = "oMLX" if LLAMA_CPP_DEFAULTS.get(knob.name) is knob.value else "oMLX and llama.cpp"
+    missed = "oMLX" if reasoning_variables(True).get(knob.name) is knob.value else "oMLX and llama.cpp"
     yield finding(
         "thinking-knob-missed",
         f"{knob.name}={value} keeps reasoning in history, but {missed} will not set it",
@@ -54,7 +55,7 @@ def _stripped(report: ThinkingReport) -> Iterator[Finding]:
         return
     where = "inside the tool loop only" if report.history == "tool-loop-only" else "of the last turn only"
     message = (
-        f"the template writes reasoning {where}, and no variable by itself keeps it behind the next user turn"
+        f"the template writes reasoning {where}, and no variable by itself keeps it after the next user turn"
     )
     calls = _keeps_calls(report)
     if calls is not None:
@@ -74,7 +75,7 @@ def _generation_prompt(report: ThinkingReport) -> Iterator[Finding]:
     if prompt.text and prompt.persists is False:
         yield finding(
             "generation-prompt-not-in-history",
-            f"the generation prompt {prompt.text!r} does not stand in front of the same reply in history",
+            f"the generation prompt {prompt.text!r} is not in front of the same reply in history",
         )
 
 

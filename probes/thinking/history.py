@@ -9,14 +9,15 @@ later (behind the next user turn). docs/thinking.md defines the verdicts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
 from ..conversation import Message, Request
 from ..errors import RenderError
-from ..templates.rendering import Profile
+from ..templates.rendering import Profile, PromptText, RenderTask
 from ..templates.template import ChatTemplate
 
 Verdict = Literal["keeps", "tool-loop-only", "drops", "never", "not-evaluated"]
@@ -127,24 +128,39 @@ class HistoryProbe:
             self._known[key] = self._evaluate(form, kwargs or {}, profile)
         return self._known[key]
 
+    def ahead(self, form: Form, several: Iterable[Mapping[str, Any]], profile: Profile | None = None) -> None:
+        """Render at once what is going to be asked with one set of kwargs after the other."""
+        asked = self._conversations(form)
+        tasks = [
+            view.task(each) for view in (_View(self, kwargs, profile) for kwargs in several) for each in asked
+        ]
+        self.template.render_many(tasks)
+
+    def glance_ahead(self, several: Iterable[Mapping[str, Any]]) -> None:
+        """Render at once what `glance` is going to be asked with one set of kwargs after the other."""
+        asked = self._glances()
+        tasks = [
+            view.task(each) for view in (_View(self, kwargs, None) for kwargs in several) for each in asked
+        ]
+        self.template.render_many(tasks)
+
     def _evaluate(self, form: Form, kwargs: Mapping[str, Any], profile: Profile | None) -> History:
         view = _View(self, kwargs, profile)
-        first, second = answer(form, FIRST), answer(form, SECOND)
-        recent = view.render([_USER, first], self.tools, ANSWER, prompted=False)
-        later = view.render([_USER, first, _USER, second, _USER], self.tools, ANSWER)
-        loop = view.loop(call(form, FIRST, self._string_arguments))
+        recent, later, loop, closed = view.render(self._conversations(form))
+        self.renders += 4
         if loop.prompt is None:
-            other = view.loop(call(form, FIRST, not self._string_arguments))
+            self.renders += 1
+            (other,) = view.render([self._loop(form, not self._string_arguments)])
             if other.prompt is not None:
                 loop, self._string_arguments = other, not self._string_arguments
-        closed = view.loop(call(form, FIRST, self._string_arguments), second, _USER)
+                (closed,) = view.render([self._closed(form)])
         kept_answer = Kept(recent.has(FIRST), later.has(FIRST, SECOND))
         kept_call = Kept(loop.has(FIRST), closed.has(FIRST))
         outcomes = {
             "an answer": recent,
-            "an answer behind the next user turn": later,
+            "an answer after the next user turn": later,
             "a tool loop": loop,
-            "a tool loop behind the next user turn": closed,
+            "a tool loop after the next user turn": closed,
         }
         problems: dict[str, list[str]] = {}
         for what, outcome in outcomes.items():
@@ -160,16 +176,58 @@ class HistoryProbe:
             tuple(outcome.prompt for outcome in outcomes.values()),
         )
 
+    def _conversations(self, form: Form) -> list[_Conversation]:
+        first, second = answer(form, FIRST), answer(form, SECOND)
+        return [
+            _Conversation((_USER, first), self.tools, ANSWER, prompted=False),
+            _Conversation((_USER, first, _USER, second, _USER), self.tools, ANSWER),
+            self._loop(form, self._string_arguments),
+            self._closed(form),
+        ]
+
+    def _loop(self, form: Form, as_string: bool) -> _Conversation:
+        """A tool loop."""
+        return _Conversation((_USER, call(form, FIRST, as_string), _RESULT), self.tools or (TOOL,), RESULT)
+
+    def _closed(self, form: Form) -> _Conversation:
+        """A tool loop behind the next user turn."""
+        calling = call(form, FIRST, self._string_arguments)
+        messages = (_USER, calling, _RESULT, answer(form, SECOND), _USER)
+        return _Conversation(messages, self.tools or (TOOL,), RESULT)
+
     def glance(self, kwargs: Mapping[str, Any]) -> tuple[bool | None, ...]:
         """Look at everything but the reasoning of a recent answer, with two renders instead of four."""
-        view = _View(self, kwargs, None)
-        first, second = answer("reasoning_content", FIRST), answer("reasoning_content", SECOND)
-        mixed = view.render([_USER, first, *self._open_loop(SECOND)], self.tools or (TOOL,), RESULT)
-        closed = view.render([*self._open_loop(FIRST), second, _USER], self.tools or (TOOL,), RESULT)
+        mixed, closed = _View(self, kwargs, None).render(self._glances())
+        self.renders += 2
         return (mixed.has(FIRST), mixed.has(SECOND), closed.has(FIRST), closed.has(SECOND))
 
-    def _open_loop(self, reasoning: str) -> list[Mapping[str, Any]]:
-        return [_USER, call("reasoning_content", reasoning, self._string_arguments), _RESULT]
+    def _glances(self) -> list[_Conversation]:
+        form: Form = "reasoning_content"
+        first, second = answer(form, FIRST), answer(form, SECOND)
+        calling = (call(form, text, self._string_arguments) for text in (SECOND, FIRST))
+        open_loops = [(_USER, each, _RESULT) for each in calling]
+        tools = self.tools or (TOOL,)
+        return [
+            _Conversation((_USER, first, *open_loops[0]), tools, RESULT),
+            _Conversation((*open_loops[1], second, _USER), tools, RESULT),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """A conversation of markers.
+
+    Attributes:
+        messages: its messages.
+        tools: its tool list.
+        text: what has to stand in the prompt for the prompt to tell anything.
+        prompted: whether the prompt ends with a generation prompt.
+    """
+
+    messages: tuple[Mapping[str, Any], ...]
+    tools: Tools | None
+    text: str
+    prompted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,31 +238,25 @@ class _View:
     kwargs: Mapping[str, Any]
     profile: Profile | None
 
-    def loop(self, calling: Mapping[str, Any], *after: Mapping[str, Any]) -> _Outcome:
-        """Render a tool loop and what follows it."""
-        return self.render([_USER, calling, _RESULT, *after], self.probe.tools or (TOOL,), RESULT)
+    def task(self, conversation: _Conversation) -> RenderTask:
+        """Return what is rendered."""
+        messages = tuple(Message(message, index) for index, message in enumerate(conversation.messages))
+        request = Request(messages, tools=conversation.tools, kwargs=self.kwargs, now=self.probe.now)
+        return RenderTask(request, conversation.prompted, self.profile)
 
-    def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Tools | None, text: str, prompted: bool = True
-    ) -> _Outcome:
-        """Render a conversation, in whose prompt `text` has to stand for the prompt to tell anything."""
-        self.probe.renders += 1
-        request = Request(
-            tuple(Message(message, index) for index, message in enumerate(messages)),
-            tools=tools,
-            kwargs=self.kwargs,
-            now=self.probe.now,
-        )
-        try:
-            prompt = self.probe.template.render_request(
-                request, add_generation_prompt=prompted, profile=self.profile
-            )
-        except RenderError as error:
-            return _Outcome(None, f"the template raises {error}")
-        if text in prompt:
-            return _Outcome(prompt, None)
-        what = "tool results" if text == RESULT else "assistant turns"
-        return _Outcome(prompt, f"the template does not write {what}")
+    def render(self, conversations: Sequence[_Conversation]) -> list[_Outcome]:
+        """Render conversations."""
+        prompts = self.probe.template.render_many([self.task(each) for each in conversations])
+        return [_outcome(*each) for each in zip(conversations, prompts, strict=True)]
+
+
+def _outcome(conversation: _Conversation, prompt: PromptText | RenderError) -> _Outcome:
+    if isinstance(prompt, RenderError):
+        return _Outcome(None, f"the template {prompt.clause}")
+    if conversation.text in prompt.text:
+        return _Outcome(prompt.text, None)
+    what = "tool results" if conversation.text == RESULT else "assistant turns"
+    return _Outcome(prompt.text, f"the template does not write {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +277,13 @@ def _sentence(problem: str, where: Sequence[str], of: int) -> str:
     return f"{'every conversation' if len(where) == of else ' and '.join(where)}: {problem}"
 
 
+@cache
 def answer(form: Form, reasoning: str) -> dict[str, Any]:
     """Return an assistant turn that answers, with its reasoning in the given form."""
     return _with_reasoning({"role": "assistant", "content": ANSWER}, form, reasoning)
 
 
+@cache
 def call(form: Form, reasoning: str, as_string: bool = False) -> dict[str, Any]:
     """Return an assistant turn that calls a tool, its arguments an object or, as OpenAI has it, a string."""
     arguments = {"key": "value"}

@@ -10,6 +10,14 @@ from typing import Any
 
 from ..attribution.generation_prompt import SWITCHES, generation_prompt
 from ..errors import RenderError
+from ..models.template_files import model_name, model_type
+from ..policies.servers.llama_cpp import reasoning_variables
+from ..policies.servers.omlx_reasoning import (
+    DETECTED_NAME,
+    detect_preserve_thinking,
+    native_reasoning,
+    output_cacheable,
+)
 from ..templates.inputs import compared_texts, first_line, inputs
 from ..templates.source import TemplateSource
 from ..templates.template import ChatTemplate
@@ -23,15 +31,6 @@ from .report import (
     Places,
     ThinkingReport,
     VariableReport,
-)
-from .servers import (
-    DETECTED_NAME,
-    LLAMA_CPP_DEFAULTS,
-    detect_preserve_thinking,
-    model_name,
-    model_type,
-    native_reasoning,
-    output_cacheable,
 )
 
 __all__ = ["HISTORY_VARIABLES", "ThinkingReport", "VariableReport", "examine_thinking", "thinking_findings"]
@@ -121,7 +120,7 @@ class _Examination:
         """Yield the templates that the conversations are rendered with, those that are valid Jinja."""
         for source in self.template.sources.values():
             try:
-                source.tree  # noqa: B018 - parses
+                source.names  # noqa: B018 - raises where it is not valid Jinja
             except RenderError:
                 continue
             yield source
@@ -135,6 +134,9 @@ class _Examination:
             return
         names = frozenset().union(*map(inputs, self._sources())) - set(HISTORY_VARIABLES)
         first = self.probe.glance(self.base) if names else ()
+        self.probe.glance_ahead(
+            {**self.base, name: value} for name in sorted(names) for value in self._values(name)
+        )
         for name in sorted(names):
             base = {key: value for key, value in self.base.items() if key != name}
             without = first if base == self.base else self.probe.glance(base)
@@ -194,6 +196,7 @@ class _Examination:
     def _trial(self, name: str, base: Mapping[str, Any], form: Form) -> _SwitchTrial:
         unset = self.unset if base == self.base and form == "reasoning_content" else self.probe(form, base)
         values = self._values(name)
+        self.probe.ahead(form, ({**base, name: value} for value in values))
         return _SwitchTrial(unset, {value: self.probe(form, {**base, name: value}) for value in values})
 
     def _only_with(self, name: str, base: Mapping[str, Any]) -> Mapping[str, bool] | None:
@@ -209,7 +212,8 @@ class _Examination:
         return None
 
     def _llama_cpp(self, mentions: tuple[str, ...]) -> LlamaCppReasoning:
-        sets = {name: value for name, value in LLAMA_CPP_DEFAULTS.items() if name in mentions}
+        defaults = reasoning_variables(True)
+        sets = {name: value for name, value in defaults.items() if name in mentions}
         history = self.probe(kwargs={**self.base, **sets}) if sets else self.unset
         return LlamaCppReasoning(sets, history.verdict, history.prompts != self.unset.prompts)
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..extras import INSTALL, has_transformers
+from .model_directory import OnlyTransformersError, load_model_directory
 from .tokens import CharacterTokenizer, Encoded, Ids, Tokenizer
 
 if TYPE_CHECKING:
@@ -138,8 +140,9 @@ def load_tokenizer(path: Path) -> Tokenizer:
     """Load the tokenizer that a server would use. Nothing is downloaded, no code of the directory is run.
 
     Args:
-        path: a tokenizer.json, or a model directory, which transformers' `AutoTokenizer` reads: it chooses
-            the tokenizer's class by `model_type` in config.json, which can change the ids.
+        path: a tokenizer.json, or a model directory, which gives the ids that transformers' `AutoTokenizer`
+            gives: it chooses the tokenizer's class by `model_type` in config.json, which can change them.
+            transformers itself is asked only where its class is not known here.
 
     Raises:
         InputError: if there is no tokenizer, or it cannot be read.
@@ -206,6 +209,26 @@ def _load_directory(path: Path) -> Tokenizer:
     for name in ("config.json", "tokenizer_config.json"):
         if (path / name).exists():
             _require_json_object(path / name)
+    if not (path / "tokenizer.json").is_file():
+        found = _vocabulary(path)
+        return _load_with_transformers(path, f"of {found}" if found else "that has no tokenizer.json")
+    try:
+        loaded = load_model_directory(path, _load_file)
+    except OnlyTransformersError as why:
+        return _load_with_transformers(path, f"of this directory ({why})")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        # What transformers says of such files is better than what could be said here.
+        return _load_with_transformers(
+            path, "of this directory (its files have a form that is not known here)"
+        )
+    _check_vocabulary(path, loaded.backend.get_vocab_size(), len(loaded.backend.get_added_tokens_decoder()))
+    return BackendTokenizer(loaded.backend, str(path), loaded.special_tokens)
+
+
+def _load_with_transformers(path: Path, which: str) -> Tokenizer:
+    if not has_transformers():
+        what = f"only transformers can load the tokenizer {which}, and it is not installed"
+        raise InputError(what, where=str(path), fix=f"{INSTALL}, or {_ANOTHER}")
     with quiet_transformers():
         from transformers import AutoTokenizer
 
@@ -215,9 +238,7 @@ def _load_directory(path: Path) -> Tokenizer:
             )
         except Exception as error:  # dozens of classes, each with its own ideas of what to raise
             raise _load_error(path, error) from error
-    # Without a vocabulary file some classes start an empty one without a word.
-    if len(tokenizer) <= len(tokenizer.added_tokens_decoder):
-        raise InputError("the directory has no tokenizer", where=str(path), fix=_ANOTHER)
+    _check_vocabulary(path, len(tokenizer), len(tokenizer.added_tokens_decoder))
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return PythonTokenizer(tokenizer, str(path))
@@ -225,9 +246,20 @@ def _load_directory(path: Path) -> Tokenizer:
     return BackendTokenizer(backend, str(path), _special_tokens(tokenizer))
 
 
+def _check_vocabulary(path: Path, size: int, added: int) -> None:
+    """See that there is more than added tokens: without its file some classes start with nothing."""
+    if size <= added:
+        raise InputError("the directory has no tokenizer", where=str(path), fix=_ANOTHER)
+
+
+def _vocabulary(path: Path) -> str | None:
+    """Return the name of a file with a vocabulary; None where there is none."""
+    return next((file.name for pattern in _VOCABULARIES for file in sorted(path.glob(pattern))), None)
+
+
 def _load_error(path: Path, error: Exception) -> InputError:
     """Say which file is to blame for what transformers raised."""
-    if not any(True for pattern in _VOCABULARIES for _ in path.glob(pattern)):
+    if _vocabulary(path) is None:
         return InputError("the directory has no tokenizer", where=str(path), fix=_ANOTHER)
     if (path / "tokenizer.json").exists():
         try:
@@ -269,7 +301,7 @@ def _whole_text_reason(backend: Backend, added: list[dict[str, Any]], places: di
             return f"the added token {token['content']} counts only as a word of its own"
     if backend.encode_special_tokens:
         return "the tokenizer encodes special tokens as ordinary text"
-    return None if places else "the tokenizer has no added token before which a text may be cut"
+    return None if places else "the tokenizer has no added token before which a text may be split"
 
 
 def _special_tokens(tokenizer: Any) -> dict[str, str]:

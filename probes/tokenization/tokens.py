@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError, RenderError
+from ..text import common_prefix
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Positions: TypeAlias = npt.NDArray[np.int64]
@@ -110,21 +111,6 @@ class CharacterTokenizer:
         return "".join(chr(i) if 0 <= i < 0x110000 else "\ufffd" for i in map(int, ids))
 
 
-def common_prefix(a: str, b: str) -> int:
-    """Return how many leading characters two texts share."""
-    high = min(len(a), len(b))
-    if a[:high] == b[:high]:
-        return high
-    low = 0  # a[:low] == b[:low] and a[:high] != b[:high]; slices compare at memory speed, characters do not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
 def common_prefix_ids(a: Ids, b: Ids) -> int:
     """Return how many leading ids two sequences of shape (n,) and (m,) share."""
     length = min(len(a), len(b))
@@ -173,7 +159,7 @@ class IncrementalEncoder:
         self._remembered: deque[_RememberedEncoding] = deque(maxlen=_REMEMBERED)
         self._resumable: ResumableTokenizer | None = None
         if not isinstance(tokenizer, ResumableTokenizer):
-            self.fallback_reason = f"the tokenizer {tokenizer.name} names no places where a text may be cut"
+            self.fallback_reason = f"the tokenizer {tokenizer.name} has no places where a text may be split"
         elif tokenizer.whole_text_reason is not None:
             self.fallback_reason = tokenizer.whole_text_reason
         else:
@@ -203,7 +189,7 @@ class IncrementalEncoder:
         encoded = self._resume(self._resumable, text)
         self._texts += 1
         if encoded is None:
-            self._fall_back(f"text {self._texts} did not start with the added token it was cut before")
+            self._fall_back(f"text {self._texts} did not start with the token before which it was split")
             return self.tokenizer.encode(text)
         encoded.ids.flags.writeable = False
         self._remembered.append(_RememberedEncoding(text, encoded))
@@ -268,7 +254,7 @@ class IncrementalEncoder:
         self.checks += 1
         if np.array_equal(encoded.ids[index:], self.tokenizer.encode(text[start:])):
             return True
-        self._fall_back(f"the first text had other ids when cut at character {start}")
+        self._fall_back(f"the first text had other ids when split at character {start}")
         return False
 
     def _fall_back(self, reason: str) -> None:

@@ -154,7 +154,7 @@ def _reply(response: Any, where: str) -> Mapping[str, Any] | None:
         return None
     if not isinstance(body, dict) or "content" not in body:
         raise InputError(
-            "the response is no Anthropic message",
+            "the response is not an Anthropic message",
             where=where,
             fix="write {role, content}, or leave it out",
         )

@@ -155,7 +155,7 @@ def _reply(response: Any, where: str) -> Mapping[str, Any] | None:
     ids = message.get("token_ids")
     if ids is not None and not (isinstance(ids, list) and all(map(_is_token, ids))):
         raise InputError(
-            "token_ids of the response is no list of token ids",
+            "token_ids of the response is not a list of token ids",
             where=where,
             fix="write a list of numbers, or leave it out",
         )

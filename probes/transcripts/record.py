@@ -126,7 +126,7 @@ def _continued(body: Mapping[str, Any], earlier: Earlier, where: str) -> tuple[M
         raise InputError(
             f"previous_response_id names a response that is not in the transcript ({name!r})",
             where=where,
-            fix="keep the response, with its id and output, beside each request, or send the whole input",
+            fix="keep the response, with its id and output, with each request, or send the whole input",
         )
     return earlier.answered[name]
 

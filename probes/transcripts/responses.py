@@ -136,7 +136,7 @@ def output_items(response: Any, where: str) -> list[Any]:
         return []
     if not isinstance(body, dict) or not isinstance(body.get("output"), list):
         raise InputError(
-            "the response is no object with a list of output",
+            "the response is not an object with a list of output",
             where=where,
             fix="write {id, output: [...]}, or leave it out",
         )

@@ -37,7 +37,7 @@ def run(name: str, requests: int = long_session.REQUESTS) -> dict[str, Any]:
     """
     from tplaudit.fixtures import template
     from tplaudit.probes.caches.base import Match
-    from tplaudit.probes.caches.server_cache import server_cache
+    from tplaudit.probes.caches.registry import server_cache
     from tplaudit.probes.engine.mlx_engine import load_engine
     from tplaudit.probes.models.model import load_model
     from tplaudit.probes.policies.registry import parse_policy

@@ -70,7 +70,7 @@ class Runner:
         file.write_text("")
         environment = {
             **os.environ,
-            "PATH": f"{self.repository.parent / 'bin'}:{BIN}:{os.environ['PATH']}",
+            "PATH": f"{BIN}:{os.environ['PATH']}",
             "GITHUB_OUTPUT": str(file),
             "GITHUB_STEP_SUMMARY": str(self.summary),
             **{key: self.value(text) for key, text in step["env"].items()},
@@ -99,7 +99,7 @@ class Runner:
 def test_every_input_is_used_and_no_script_holds_an_expression() -> None:
     steps = ACTION["runs"]["steps"]
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
-    assert all(f"inputs.{name} }}}}" in text for name in ACTION["inputs"])
+    assert all(f"inputs.{name} " in text for name in ACTION["inputs"])
     assert all("${{" not in step.get("run", "") for step in steps)
     assert all(step["shell"] == "bash" for step in steps if "run" in step)
 
@@ -148,7 +148,9 @@ def test_no_commit_to_compare_with(repository: Path) -> None:
     assert runner.step("Compare").returncode == 0
 
 
-def test_the_package_is_installed(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a stand-in for the action's folder, which pip installs aside and without the network."""
     package = tmp_path / "package"
     package.mkdir()
     (package / "pyproject.toml").write_text(
@@ -158,9 +160,29 @@ def test_the_package_is_installed(repository: Path, tmp_path: Path, monkeypatch:
     for name, value in {"NO_DEPS": "1", "NO_BUILD_ISOLATION": "0", "NO_INDEX": "1"}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "target"))
-    done = Runner(repository, {"package": str(package)}, {}).step("Install tplaudit")
+    return package
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["the action itself", "another package"])
+def test_the_package_is_installed(repository: Path, package: Path, tmp_path: Path, given: bool) -> None:
+    inputs = {"package": str(package)} if given else {}
+    event = {"github.action_path": "nowhere" if given else str(package)}
+    done = Runner(repository, inputs, event).step("Install tplaudit")
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "target").glob("stand_in-1.dist-info"))
+
+
+def test_no_module_of_the_repository_is_run(repository: Path, package: Path) -> None:
+    for name in ("pip", "jinja2", "json", "tplaudit", "typer"):
+        (repository / f"{name}.py").write_text(f"raise SystemExit('{name} of the repository was run')\n")
+    before = git(repository, "rev-parse", "HEAD")
+    patch(repository, "in-place")
+    git(repository, "commit", "-q", "-m", "second")
+    runner = Runner(repository, {}, {"github.event.before": before, "github.action_path": str(package)})
+    for name in ("Install tplaudit", "Find what was before", "Compare"):
+        done = runner.step(name)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "✓ fixed system-raises" in done.stdout
 
 
 # The hook

@@ -23,7 +23,7 @@ def test_the_list_has_every_policy_with_its_facts(tplaudit) -> None:
     words = set(done.stdout.replace("│", " ").split())
     for kind in POLICIES.values():
         assert kind.name in words
-        assert {f"{kind.date},", kind.evidence, kind.cache} <= words
+        assert {f"{kind.date},", kind.main_evidence, kind.cache} <= words
         assert set(kind.options) <= {word.strip(",") for word in words}
 
 
@@ -33,9 +33,12 @@ def test_the_list_as_json(tplaudit) -> None:
     assert [each["name"] for each in document["policies"]] == list(POLICIES)
     for each in document["policies"]:
         assert set(each) == {
-            "name", "summary", "source", "date", "evidence", "options", "cache", "drift",
+            "name", "summary", "source", "date", "evidence", "evidence_of", "options", "defaults", "cache",
+            "drift",
         }  # fmt: skip
-        assert all(value for key, value in each.items() if key != "options")
+        assert all(value for key, value in each.items() if key not in ("options", "defaults"))
+        assert set(each["defaults"]) == set(each["options"])
+        assert each["evidence"] in each["evidence_of"].values()
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -47,8 +50,10 @@ def test_one_policy_is_explained_with_a_worked_example(name: str) -> None:
     assert text.startswith(f"{name}\n{kind.summary}.\n")
     assert "```text\n" in text
     assert "## An example" in text
-    for option, values in kind.options.items():
-        assert f"{option}={'|'.join(values)}" in text.replace("\n", "").replace(" ", "")
+    for name_of_option, option in kind.options.items():
+        assert f"{name_of_option}={'|'.join(option.values)};" in text.replace("\n", "").replace(" ", "")
+    for part, evidence in kind.evidence.items():
+        assert f"{part}: {evidence}, " in " ".join(text.split())
     drift = f"{kind.drift[0].upper()}{kind.drift[1:].rstrip('.')}."
     assert " ".join(drift.split()) in " ".join(text.split())
     assert "<!--" not in text

@@ -17,9 +17,13 @@ STRICT, IN_PLACE, DROPPING, MOVING = map(template, ("strict", "in-place", "dropp
 def test_the_terminal_output_says_what_a_template_does(tplaudit) -> None:
     sentences = {
         STRICT: ("fails with an error when a system turn is not first", "✗ error", "the request fails"),
-        IN_PLACE: ("writes a system turn wherever it stands", "✓ in place", "all before it stays as it was"),
-        DROPPING: ("loses a system turn that is not first", "∅ lost", "the model never sees it"),
-        MOVING: ("it writes it in the first system block at the front", "↷ moved", "is computed again"),
+        IN_PLACE: (
+            "writes every system turn at its own place",
+            "✓ in place",
+            "the prompt before it does not change",
+        ),
+        DROPPING: ("leaves out a system turn that is not first", "∅ lost", "the model never sees it"),
+        MOVING: ("it is written in the first system block at the front", "↷ moved", "is computed again"),
     }
     for path, texts in sentences.items():
         out = tplaudit("probe", path).stdout
@@ -52,7 +56,7 @@ def test_exit_codes(tplaudit) -> None:
         ((STRICT, "--show", "tool/tail,no-tools"), "there is no placement"),
         ((STRICT, MOVING, "--show", "tool/tail"), "shows one placement of one template"),
         ((STRICT, "--ignore-file", "missing.toml"), "missing.toml: no such file"),
-        ((STRICT, "--now", "noon"), "is no ISO 8601 time"),
+        ((STRICT, "--now", "noon"), "is not an ISO 8601 time"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(
@@ -162,9 +166,9 @@ def test_accepted_findings_do_not_count(tplaudit, tmp_path: Path) -> None:
 def test_the_lines_of_a_matrix_with_two_halves(tplaudit) -> None:
     path = Path(__file__).parents[1] / "cases" / "07-leading-developer-later-system" / "template.jinja"
     out = tplaudit("probe", path).stdout
-    assert "depends on where it stands" in out
-    assert "after a user turn, behind a leading system" in out
-    assert "after a user turn, without a leading system" in out
+    assert "depends on its place" in out
+    assert "after a user turn, with a leading system message" in out
+    assert "after a user turn, without a leading system message" in out
 
 
 def test_rules_and_explain(tplaudit) -> None:

@@ -82,8 +82,8 @@ def test_a_turn_whose_system_turns_fared_differently_names_them() -> None:
 
 
 def test_the_head_names_the_routes_that_count() -> None:
-    assert "Route: messages (that of the request; another one:" in drawn(report(MESSAGES, "in-place", "omlx"))
-    assert "Route: chat (that" in drawn(report(CLAUDE, "in-place", "as-is", "vLLM", turn=2))
+    assert "Route: messages (the request's own; choose another" in drawn(report(MESSAGES, "in-place", "omlx"))
+    assert "Route: chat (the request" in drawn(report(CLAUDE, "in-place", "as-is", "vLLM", turn=2))
     assert "Route: none\n" in drawn(report(CLAUDE, "in-place", "omlx:route=none,engine=vlm", turn=2))
     several = drawn(report(MESSAGES, "in-place", "omlx", "hoist", "vllm:chat-completions", "sglang"))
     assert "Routes: messages for omlx, sglang; chat for vllm:chat-completions" in several
@@ -155,7 +155,7 @@ def test_long_texts_are_folded() -> None:
     text = drawn(shown)
     assert "more lines of this text …" in text
     assert re.search(r"files, wi… \(2,480 characters\)", text)
-    assert re.search(r"… \d+ messages as they were …", drawn(report(CLAUDE, "in-place", "as-is", turn=12)))
+    assert re.search(r"… \d+ unchanged messages …", drawn(report(CLAUDE, "in-place", "as-is", turn=12)))
     assert len(text) < len(drawn(shown, full=True)) * 0.75
 
 

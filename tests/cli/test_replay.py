@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from tplaudit.fixtures import template, transcript
-from tplaudit.probes.replay.replay_report import from_json, to_json
+from tplaudit.probes.replay.replay_report import ReplayReport, to_json
 
 CLAUDE = transcript("claude-code")
 IN_PLACE = template("in-place")
@@ -109,7 +110,7 @@ def test_both_engines_count_alike(tplaudit) -> None:
 def test_the_document_is_the_same_at_every_run_and_round_trips(in_place: dict) -> None:
     again = _run("--template", str(IN_PLACE), "--engine", "tokens")
     assert again == in_place
-    assert to_json(from_json(in_place)) == in_place
+    assert to_json(msgspec.convert(in_place, ReplayReport)) == in_place
     assert in_place["schema"] == "tplaudit.replay/1"
 
 
@@ -283,15 +284,15 @@ def test_explain_prints_one_turn_in_full(tplaudit) -> None:
         "thinking-stripped (confirmed): the template no longer writes the reasoning of message 2",
         "clear_thinking=false: 152 tokens more",
         '"chat_template_kwargs": {"clear_thinking": false} in every request',
-        "cache-granularity: 3 tokens are lost",
+        "cache-granularity: 3 shared tokens are not reused",
     ):
         assert words in shown
     stored, now, marks = (
-        next(line for line in shown.splitlines() if line.startswith(f"  {name:<8} ") and sign in line)
+        next(line for line in shown.splitlines() if line.startswith(f"  {name:<9} ") and sign in line)
         for name, sign in (("stored", "<think>"), ("now", "<call>"), ("", "^"))
     )
     at = marks.index("^")
-    assert stored[11:at] == now[11:at]
+    assert stored[12:at] == now[12:at]
     assert stored[at:].startswith("think>")
     assert "llama-server … --chat-template-kwargs '{\"clear_thinking\": false}'" in other
 
@@ -305,7 +306,7 @@ def test_explain_names_a_turn_that_is_not_there(tplaudit) -> None:
 
 def test_without_causes_the_table_shows_both_texts(tplaudit) -> None:
     done = tplaudit(*CLEARING, "--no-causes")
-    assert "first difference from the closest stored prompt" in done.stdout
+    assert "first divergence from the closest stored prompt" in done.stdout
     assert "stored '<think>" in done.stdout
     report = json.loads(tplaudit(*CLEARING, "--no-causes", "--json").stdout)
     turns = report["policies"][0]["turns"]

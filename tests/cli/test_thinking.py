@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tplaudit.probes.thinking.audit import ThinkingAudit, from_json, to_json
 
 CASES = Path(__file__).parent.parent / "cases"
 COMMENT_ONLY = CASES / "14-comment-only-preserve-thinking" / "template.jinja"
@@ -48,14 +47,9 @@ def test_json_has_the_names_of_the_contract(tplaudit) -> None:
     ]
 
 
-def test_json_round_trips_and_repeats(tplaudit) -> None:
+def test_json_repeats(tplaudit) -> None:
     first = tplaudit("thinking", CLEAR, "--json").stdout
     assert first == tplaudit("thinking", CLEAR, "--json").stdout
-    audit = from_json(json.loads(first))
-    assert isinstance(audit, ThinkingAudit)
-    assert audit.thinking is not None
-    assert audit.thinking.knob is not None
-    assert json.loads(json.dumps(to_json(audit))) == json.loads(first)
 
 
 def test_kwargs_are_laid_over(tplaudit) -> None:
@@ -115,7 +109,7 @@ def test_the_terminal_says_it_in_words(tplaudit) -> None:
         "changes nothing, line 1",
         "oMLX sets preserve_thinking=true",
         "reasoning is kept within a tool loop only",
-        "does not stand before the same reply in history",
+        "history does not have it before the same reply",
         "thinking-mention-without-effect",
     ):
         assert words in done.stdout
@@ -152,7 +146,6 @@ def test_a_merge_without_a_model(tplaudit, merge_files: tuple[Path, Path]) -> No
         ("request.chat_template_kwargs", "x", "dropped"),
         ("request.reasoning_effort", "reasoning_effort", "set"),
     ]
-    assert json.loads(json.dumps(to_json(from_json(found)))) == found
 
 
 def test_a_merge_with_a_model_shows_the_retry(tplaudit, merge_files: tuple[Path, Path]) -> None:
@@ -173,7 +166,7 @@ def test_a_merge_with_a_model_shows_the_retry(tplaudit, merge_files: tuple[Path,
     }
     text = tplaudit("thinking", *arguments).stdout
     assert "dropped │ the settings force the key" in text
-    assert "oMLX's text engine drops x, enable_thinking, reasoning_effort, tools without a word" in text
+    assert "oMLX's text engine drops x, enable_thinking, reasoning_effort, tools without an error" in text
 
 
 def test_the_command_lines_kwargs_are_laid_over_the_requests(

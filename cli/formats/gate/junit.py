@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from ....probes.gate.report import Change, GateReport
+from ....probes.gate.subject import Subject
 from .words import advice, advice_for_all, budget_text, facts, headline, is_failure
 
 #: Characters that XML 1.0 cannot hold.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_PLACES = re.compile(r"(?:user|tool|assistant)/(?:tail|between|before-user|before-tool)\b")
 
 
 def junit_text(reports: Sequence[GateReport]) -> str:
@@ -31,15 +31,15 @@ def junit_text(reports: Sequence[GateReport]) -> str:
 
 def _suite(report: GateReport) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=_legal(report.head.source))
-    found: dict[str, list[Change]] = {}
+    found: dict[Subject, list[Change]] = {}
     for change in report.changes:
         if change.severity is not None:
-            for check in dict.fromkeys(map(_check, change.subjects)):
+            for check in dict.fromkeys(subject.check for subject in change.subjects):
                 found.setdefault(check, []).append(change)
-    names = dict.fromkeys((*(check.name for check in report.checks), *found))
-    for name in names:
-        case = ElementTree.SubElement(suite, "testcase", classname="tplaudit.gate", name=_legal(name))
-        changes = found.get(name, [])
+    checks = dict.fromkeys((*(check.subject for check in report.checks), *found))
+    for check in checks:
+        case = ElementTree.SubElement(suite, "testcase", classname="tplaudit.gate", name=_legal(str(check)))
+        changes = found.get(check, [])
         failing = [change for change in changes if not change.accepted]
         if failing:
             _failure(
@@ -71,16 +71,6 @@ def _suite(report: GateReport) -> ElementTree.Element:
     suite.set("errors", "0")
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     return suite
-
-
-def _check(subject: str) -> str:
-    """Return the check that a subject belongs to, as the report lists them."""
-    name = subject.partition("@")[0]
-    view, colon, rest = name.rpartition(":")
-    place = rest.partition(",")[0]
-    if _PLACES.fullmatch(place):
-        return f"{view}{colon}placements"
-    return f"{view}{colon}thinking" if rest.startswith("thinking/") else name
 
 
 def _failure(case: ElementTree.Element, message: str, kind: str, text: str) -> None:

@@ -69,7 +69,7 @@ def _details(change: Change, report: GateReport) -> Iterator[str]:
     elif change.kind == "regressed" and not change.accepted:
         yield f"{_plain(GATE_RULES[change.rule].help)}."
     yield ""
-    yield f"Conversations and placements: {', '.join(_code(subject) for subject in change.subjects)}"
+    yield f"Conversations and placements: {', '.join(_code(str(subject)) for subject in change.subjects)}"
     yield ""
     yield "</details>"
     yield ""

@@ -1,4 +1,4 @@
-"""The gate's report for a terminal. Symbols always stand beside words, so that nothing depends on colour."""
+"""The gate's report for a terminal. Symbols always come with words, so that nothing depends on colour."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..base import Block, CacheStatistics, Match, PromptBoundaries
+from ..kind import CacheKind, of_sequences
 from ..sequence_cache import SequenceCache, SequenceEntry, without_payloads
 from ..sequences import TokenSequence
 
@@ -127,3 +128,6 @@ class LlamaCppCache(SequenceCache):
             # What the slot held behind the shared beginning is overwritten.
             self._dropped.append((without_payloads(was), self._statistics.lookups))
         self._slot = entry
+
+
+KINDS = (CacheKind(LlamaCppCache.kind, of_sequences(LlamaCppCache)),)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..base import Match, PromptBoundaries
+from ..kind import CacheKind, of_sequences
 from ..prefix_lookup import longest_prefix
 from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ...tokenization.tokens import Ids
 
 #: What gives way first.
-KINDS = ("assistant", "user", "system")
+ENTRY_KINDS = ("assistant", "user", "system")
 _THINK_TAIL = 11
 #: Tokens of the shortest sequence that a lookup takes.
 _LEAST = 2
@@ -109,11 +110,11 @@ class MlxLmCache(SequenceCache):
         """Do nothing: a lookup is no use."""
 
     def _victim(self) -> SequenceEntry:
-        queues = {kind: [entry for entry in self._entries if entry.kind == kind] for kind in KINDS}
-        for kind, following in pairwise(KINDS):
+        queues = {kind: [entry for entry in self._entries if entry.kind == kind] for kind in ENTRY_KINDS}
+        for kind, following in pairwise(ENTRY_KINDS):
             if queues[kind] and len(queues[kind]) >= len(queues[following]):
                 return queues[kind][0]
-        return queues[KINDS[-1]][0]
+        return queues[ENTRY_KINDS[-1]][0]
 
     def _insert(self, entry: SequenceEntry) -> None:
         for other in self._begun(entry):
@@ -125,3 +126,6 @@ class MlxLmCache(SequenceCache):
             self._evict(self._victim())
         while self.capacity_bytes is not None and self._statistics.bytes > self.capacity_bytes:
             self._evict(self._victim())
+
+
+KINDS = (CacheKind(MlxLmCache.kind, of_sequences(MlxLmCache)),)

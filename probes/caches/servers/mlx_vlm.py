@@ -1,12 +1,41 @@
-"""mlx-vlm's APC cache for models whose layers cannot all be cut: a few whole prompts."""
+"""mlx-vlm's APC cache: blocks, or a few whole prompts of models whose layers cannot all be cut."""
 
 from __future__ import annotations
 
-from ..base import PromptBoundaries, last_position
+from hashlib import sha256
+
+import numpy as np
+
+from ..base import PrefixCache, PromptBoundaries, last_position
+from ..kind import CacheKind, CacheSettings, of_blocks, of_sequences
 from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
 BLOCK_SIZE = 16
+_U64 = (1 << 64) - 1
+
+
+def apc_hash(tokens: tuple[int, ...], parent: int = 0, extra: int = 0) -> int:
+    """Return the name of a block in mlx-vlm's APC cache with `APC_HASH=sha256`, a signed 64-bit number.
+
+    As of release 0.7.10 (docs/servers.md, section 6). Without that setting the server uses Python's own
+    `hash((parent, tokens, extra))`.
+
+    Args:
+        tokens: the block's token ids.
+        parent: the name of the block before it, 0 for a first block.
+        extra: what the content depends on beside tokens, 0 for nothing.
+    """
+    digest = sha256((parent & _U64).to_bytes(8, "little"))
+    digest.update(np.asarray(tokens, np.int32).tobytes())
+    digest.update((extra & _U64).to_bytes(8, "little"))
+    return int.from_bytes(digest.digest()[:8], "little", signed=True)
+
+
+def apc_recipe(tokens: tuple[int, ...], parent: bytes | None) -> bytes:
+    """Return `apc_hash` as eight little-endian bytes."""
+    before = int.from_bytes(parent, "little", signed=True) if parent else 0
+    return apc_hash(tokens, before).to_bytes(8, "little", signed=True)
 
 
 class MlxVlmSnapshots(SequenceCache):
@@ -32,3 +61,12 @@ class MlxVlmSnapshots(SequenceCache):
     def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
         return ((prompt - 1, ""),) if prompt - 1 >= self.min_tokens else ()
+
+
+def _make(settings: CacheSettings) -> PrefixCache:
+    if settings.layers.trimmable:
+        return of_blocks(settings, BLOCK_SIZE, named=apc_recipe, full_hit="drop-block")
+    return of_sequences(MlxVlmSnapshots)(settings)
+
+
+KINDS = (CacheKind(MlxVlmSnapshots.kind, _make),)

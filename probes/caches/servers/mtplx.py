@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base import Match, PromptBoundaries, last_position
+from ..kind import CacheKind, of_sequences
 from ..prefix_lookup import longest_prefix
 from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
@@ -69,3 +70,6 @@ class MtplxCache(SequenceCache):
         if end - point > self.before_end and end - self.before_end - start >= self.grid <= point - start:
             point = end - self.before_end
         return [*chunks, *((point,) if point - start >= self.grid else ())]
+
+
+KINDS = (CacheKind(MtplxCache.kind, of_sequences(MtplxCache)),)

@@ -7,22 +7,32 @@ is inferred from the project's tests.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from ...models.layers import Layers
 from ...models.sizes import Sizes
+from ...models.template_files import model_name, model_type
+from ...policies.servers.omlx_reasoning import detect_preserve_thinking, native_reasoning, output_cacheable
+from ..base import PrefixCache
 from ..hashes import BlockHasher
+from ..kind import CacheKind, CacheSettings
 from ..paged import FullHitRule, PagedCache
+
+if TYPE_CHECKING:
+    from ...templates.template import ChatTemplate
 
 #: `0.5.3` of July 2026, `sept` (about 2026-09-08), `latest`: autumn 2026, with tails.
 Version: TypeAlias = Literal["0.5.3", "sept", "latest"]
 VERSIONS: tuple[Version, ...] = get_args(Version)
 
+#: Tokens per block where all layers can be cut.
+BLOCK_SIZE = 256
 _ROTATING = 512
 _RECURRENT = 2048
 
 
-def block_size(layers: Layers, default: int = 256) -> int:
+def block_size(layers: Layers, default: int = BLOCK_SIZE) -> int:
     """Return the tokens per block for a model.
 
     The default where all layers can be cut. With sliding windows the smallest multiple of the window that is
@@ -50,7 +60,7 @@ def paged(
     version: Version = "latest",
     *,
     size: int | None = None,
-    default_size: int = 256,
+    default_size: int = BLOCK_SIZE,
     named: BlockHasher | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
@@ -78,3 +88,47 @@ def paged(
         tails=version == "latest" and not layers.trimmable,
         kind=kind,
     )
+
+
+def earlier(settings: CacheSettings, size: int, *, named: BlockHasher | None = None) -> PrefixCache:
+    """Return the cache of a server that took over oMLX's as it was before September 2026.
+
+    Args:
+        settings: what the cache is made with.
+        size: tokens per block of a model whose layers can all be cut.
+        named: names the blocks; None for oMLX's recipe.
+    """
+    return _paged(settings, "0.5.3", size, named)
+
+
+def stores_thinking(template: ChatTemplate, kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether a reply that thinks is kept: where its output was found to be cacheable.
+
+    See docs/servers.md, section 1.13.
+    """
+    native = native_reasoning(detect_preserve_thinking(template), model_type(template), model_name(template))
+    return output_cacheable(None, native, kwargs.get("preserve_thinking"))
+
+
+def _latest(settings: CacheSettings) -> PrefixCache:
+    return _paged(settings, cast(Version, settings.options.get("version", VERSIONS[-1])), BLOCK_SIZE)
+
+
+def _paged(
+    settings: CacheSettings, version: Version, size: int, named: BlockHasher | None = None
+) -> PrefixCache:
+    return paged(
+        settings.layers,
+        version,
+        size=settings.block_size,
+        default_size=settings.usual_size or size,
+        named=named,
+        capacity_bytes=settings.capacity_bytes,
+        sizes=settings.sizes,
+        kind=settings.name,
+    )
+
+
+KINDS = (
+    CacheKind("paged", _latest, sized=True, options={"version": VERSIONS}, stores_thinking=stores_thinking),
+)

@@ -7,10 +7,16 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 
-from ..base import Block, Match, PromptBoundaries, last_position
+from ..base import Block, Match, PrefixCache, PromptBoundaries, last_position
+from ..hashes import recipe
+from ..kind import CacheKind, CacheSettings, of_blocks, of_sequences, only_trimmable
 from ..prefix_lookup import longest_continuation, longest_prefix, neighbour
 from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
+
+ROOT = b"rapid-mlx-root"
+#: Tokens per block of the paged cache.
+BLOCK_SIZE = 64
 
 
 class RapidMlxCache(SequenceCache):
@@ -111,3 +117,13 @@ class RapidMlxCache(SequenceCache):
             uncut = [other for other in self._entries if not self._cuttable(other)]
             for other in uncut[: max(0, len(uncut) - self.max_uncut)]:
                 self._evict(other)
+
+
+def _paged(settings: CacheSettings) -> PrefixCache:
+    return of_blocks(only_trimmable(settings), BLOCK_SIZE, named=recipe(root=ROOT))
+
+
+KINDS = (
+    CacheKind(RapidMlxCache.kind, of_sequences(RapidMlxCache)),
+    CacheKind("rapid-mlx:paged", _paged),
+)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from ..base import PromptBoundaries
+from ..base import PrefixCache, PromptBoundaries
+from ..hashes import recipe
+from ..kind import CacheKind, CacheSettings, of_blocks, of_sequences, only_trimmable
 from ..prefix_lookup import longest_continuation, longest_prefix, neighbour
 from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
+
+ROOT = b"vllm-mlx-root"
+#: Tokens per block of the paged cache.
+BLOCK_SIZE = 64
 
 
 class VllmMlxCache(SequenceCache):
@@ -103,3 +109,14 @@ class VllmMlxLegacyCache(SequenceCache):
     def _use(self, entry: SequenceEntry, prompt: TokenSequence) -> None:
         if entry.length <= prompt.length:
             super()._use(entry, prompt)
+
+
+def _paged(settings: CacheSettings) -> PrefixCache:
+    return of_blocks(only_trimmable(settings), BLOCK_SIZE, named=recipe(root=ROOT))
+
+
+KINDS = (
+    CacheKind(VllmMlxCache.kind, of_sequences(VllmMlxCache)),
+    CacheKind("vllm-mlx:paged", _paged),
+    CacheKind(VllmMlxLegacyCache.kind, of_sequences(VllmMlxLegacyCache)),
+)

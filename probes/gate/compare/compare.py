@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from ..observe.behaviour import LLAMACPP, Behaviour, View, alone
 from ..observe.prompts import PromptOutline
 from ..observe.shapes import SHAPES
+from ..subject import Subject
 from .compare_placements import compare_placements
 from .compare_prompts import compare_prompt
 from .compare_thinking import compare_findings, compare_thinking
-from .differences import Difference
+from .differences import UNKNOWN, Difference, Kind, reported_placements
 from .edits import Pair
 
 
@@ -20,11 +21,11 @@ class Check:
     """One thing that was compared, for outputs that list what passed as well.
 
     Attributes:
-        name: the subject.
+        subject: what was compared.
         compared: how many renders or verdicts of both sides were compared.
     """
 
-    name: str
+    subject: Subject
     compared: int
 
 
@@ -45,9 +46,13 @@ def compare(base: Behaviour, head: Behaviour) -> BehaviourComparison:
         old, new = base.views.get(name), head.views.get(name)
         if old is not None and new is not None:
             if not name or base.digests[name] != head.digests[name]:
-                prefix = f"{name}:" if name else ""
-                differences += (_named(prefix, each) for each in _compare_views(old, new, head, name))
-                checks += (Check(f"{prefix}{check.name}", check.compared) for check in _checks(old, new))
+                differences += (
+                    replace(each, subject=replace(each.subject, view=name))
+                    for each in _compare_views(old, new, head, name)
+                )
+                checks += (
+                    Check(replace(check.subject, view=name), check.compared) for check in _checks(old, new)
+                )
         elif name:
             differences += _missing(name, base, head)
     return BehaviourComparison(
@@ -55,18 +60,14 @@ def compare(base: Behaviour, head: Behaviour) -> BehaviourComparison:
     )
 
 
-def _named(prefix: str, difference: Difference) -> Difference:
-    return replace(difference, subject=f"{prefix}{difference.subject}") if prefix else difference
-
-
 def _missing(name: str, base: Behaviour, head: Behaviour) -> Iterator[Difference]:
     """Yield what it means that only one side has a named template."""
     if name == "default" and 1 in (len(base.digests), len(head.digests)):
         return  # the other side's only template, which `""` compares
     if name not in head.digests:
-        yield Difference("regressed", "named-template", f"templates/{name}", "present", "missing")
+        yield Difference("regressed", "named-template", Subject("templates", name), "present", "missing")
     elif name not in base.digests:
-        yield Difference("changed", "named-template", f"templates/{name}", "missing", "present")
+        yield Difference("changed", "named-template", Subject("templates", name), "missing", "present")
 
 
 def _compare_views(base: View, head: View, live: Behaviour, name: str) -> Iterator[Difference]:
@@ -86,31 +87,32 @@ def _compare_views(base: View, head: View, live: Behaviour, name: str) -> Iterat
         except IndexError:
             return None
 
-    told = frozenset(each.subject.partition(",")[0].partition("@")[0] for each in moved)
-    rules: dict[tuple[str, Pair], str] = {}
+    reported = reported_placements(moved)
+    rules: dict[tuple[Subject, Pair], str] = {}
     for subject, before, after in _pairs(base, head):
-        here = _nowhere if subject.endswith(f"@{LLAMACPP}") else locate
+        here = _nowhere if subject.variant == LLAMACPP else locate
         for old, new in zip(before, after, strict=True):
-            for difference in compare_prompt(subject, old, new, told, here):
-                yield _as_told(difference, rules)
-    for shape in SHAPES:
-        was, now = base.engines.get(shape.name), head.engines.get(shape.name)
-        if None not in (was, now) and was != now:
-            subject = f"{shape.name}@{LLAMACPP}"
-            if now:
-                yield Difference("fixed", "engines-differ", subject, "differ", "agree")
-            else:
-                yield Difference("regressed", "engines-differ", subject, "agree", "differ")
+            for difference in compare_prompt(subject, old, new, reported, here):
+                yield _with_usual_rule(difference, rules)
+    for subject in base.engines:
+        was, now = base.engines[subject], head.engines.get(subject)
+        if now is not None and was != now:
+            kind: Kind = "fixed" if now else "regressed"
+            yield Difference(kind, "engines-differ", subject, _agreement(was), _agreement(now))
 
 
-def _as_told(difference: Difference, rules: dict[tuple[str, Pair], str]) -> Difference:
+def _agreement(agree: bool) -> str:
+    return "agree" if agree else "differ"
+
+
+def _with_usual_rule(difference: Difference, rules: dict[tuple[Subject, Pair], str]) -> Difference:
     """Give the edits of a conversation with a switch the rule that they have without one.
 
-    Only with its body can a prompt tell that nothing but its generation prompt changed.
+    Only a prompt with its body shows that nothing but the generation prompt changed.
     """
     if difference.edit is None:
         return difference
-    keys = [(difference.check, pair) for pair in difference.edit.pairs]
+    keys = [(difference.subject.usual, pair) for pair in difference.edit.pairs]
     known = {rules.setdefault(key, difference.rule) for key in keys}
     return replace(difference, rule=known.pop()) if len(known) == 1 else difference
 
@@ -121,24 +123,25 @@ def _nowhere(prompt: PromptOutline, offset: int) -> None:
 
 def _pairs(
     base: View, head: View
-) -> Iterator[tuple[str, tuple[PromptOutline, ...], tuple[PromptOutline, ...]]]:
+) -> Iterator[tuple[Subject, tuple[PromptOutline, ...], tuple[PromptOutline, ...]]]:
     """Yield the conversations of both sides; one that was not rendered with a switch, without it."""
     for subject in dict.fromkeys((*base.prompts, *head.prompts)):
-        plain = subject.partition("@")[0]
-        if subject.endswith(f"@{LLAMACPP}") and not (subject in base.prompts and subject in head.prompts):
+        if subject.variant == LLAMACPP and not (subject in base.prompts and subject in head.prompts):
             continue  # the engine was not there for one of them
-        before = base.prompts.get(subject, base.prompts.get(plain))
-        after = head.prompts.get(subject, head.prompts.get(plain))
+        before = base.prompts.get(subject, base.prompts.get(subject.usual))
+        after = head.prompts.get(subject, head.prompts.get(subject.usual))
         if before and after:
             turns = min(len(before), len(after))  # with a switch only the last request is rendered
             yield subject, before[-turns:], after[-turns:]
 
 
 def _checks(base: View, head: View) -> Iterator[Check]:
-    yield Check("placements", sum(row.verdict != "not-evaluated" for row in head.placements))
-    yield Check("thinking", sum(verdict != "not-evaluated" for verdict in head.thinking.values()))
-    counts = {shape.name: 0 for shape in SHAPES}
+    evaluated = sum(row.verdict != UNKNOWN for row in head.placements.values())
+    yield Check(Subject("placements"), evaluated)
+    yield Check(Subject("thinking"), sum(verdict != UNKNOWN for verdict in head.thinking.values()))
+    counts = {shape.subject(): 0 for shape in SHAPES}
     for subject, before, after in _pairs(base, head):
-        name = subject.partition("@")[0]
-        counts[name] += sum(old.rendered or new.rendered for old, new in zip(before, after, strict=True))
-    yield from (Check(name, count) for name, count in counts.items())
+        counts[subject.usual] += sum(
+            old.rendered or new.rendered for old, new in zip(before, after, strict=True)
+        )
+    yield from (Check(subject, count) for subject, count in counts.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..observe.prompts import PromptOutline, mid_system, placements_in
+from ..subject import Subject
 from .differences import Difference, Kind
 from .edits import Edit, edit
 
@@ -13,7 +14,7 @@ Locate = Callable[[PromptOutline, int], int | None]
 
 
 def compare_prompt(
-    subject: str, base: PromptOutline, head: PromptOutline, told: frozenset[str], locate: Locate
+    subject: Subject, base: PromptOutline, head: PromptOutline, reported: frozenset[str], locate: Locate
 ) -> Iterator[Difference]:
     """Yield the differences between two prompts of one request.
 
@@ -21,19 +22,19 @@ def compare_prompt(
         subject: the conversation, and how it was rendered.
         base: the prompt before.
         head: the prompt now.
-        told: the placements, as `tool/tail`, of which the matrix already tells that system turns fare
-            otherwise there; what follows from that is not told again.
+        reported: the placements, as `tool/tail`, of which it is already reported that something else becomes
+            of a system turn there; what follows from that is not repeated.
         locate: finds the template line of a character.
     """
     if not head.rendered:
-        if base.rendered and not (told & _placements(head)):
+        if base.rendered and not (reported & _placements(head)):
             yield Difference(
                 "regressed", "prompt-raises", subject, "renders", "raises", head.line, head.error
             )
         return
     request = head.request or base.request
     middle = mid_system(request) if request else frozenset()
-    explained = bool(told & _placements(head))
+    explained = bool(reported & _placements(head))
     ignored = middle if explained else frozenset()
     lost, was_lost = (frozenset(prompt.lost) - ignored for prompt in (head, base))
     if not base.rendered:
@@ -50,7 +51,7 @@ def compare_prompt(
 
 
 def _judged(
-    subject: str,
+    subject: Subject,
     base: PromptOutline,
     head: PromptOutline,
     lost: frozenset[int],
@@ -75,7 +76,7 @@ def _judged(
         yield Difference(kind, "history-rewritten", subject, _grown(base), _grown(head), None, detail)
 
 
-def _changed(subject: str, base: PromptOutline, head: PromptOutline, locate: Locate) -> Difference:
+def _changed(subject: Subject, base: PromptOutline, head: PromptOutline, locate: Locate) -> Difference:
     """Describe two prompts that differ."""
     generation = base.body is not None and base.body == head.body
     found: Edit | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ...placements.mid_system import PlacementReport
+from ..subject import Subject
 from .edits import Edit
 
 Kind = Literal["fixed", "regressed", "changed", "cosmetic"]
@@ -24,34 +25,28 @@ class Difference:
     Attributes:
         kind: what it means.
         rule: id of the rule that it is about.
-        subject: what differs: a placement, a conversation, a verdict; with `VIEW:` in front of it for a named
-            template, and `@WHAT` behind it for a switch, a profile or an engine.
+        subject: what differs.
         base: what it was, in a word; None where there was nothing.
         head: what it is.
         line: line of the head's template that is responsible, where known.
         detail: what else there is to say, such as the text of an error.
         edit: how the prompt changed.
-        place: the placement of the base that it is about.
+        row: the placement of the base that it is about.
     """
 
     kind: Kind
     rule: str
-    subject: str
+    subject: Subject
     base: str | None
     head: str | None
     line: int | None = None
     detail: str | None = None
     edit: Edit | None = None
-    place: PlacementReport | None = None
-
-    @property
-    def check(self) -> str:
-        """The subject without what stands behind `@`."""
-        return self.subject.partition("@")[0]
+    row: PlacementReport | None = None
 
 
 def compare_ranks(base: str, head: str, ranks: Mapping[str, int]) -> Kind | None:
-    """Say what it means that a verdict became another one; None where that means nothing.
+    """Say what it means that a verdict changed; None where that means nothing.
 
     A verdict without a rank is never fine: becoming one is a regression. What could not be tested before is
     fixed where it is good now, and changed where it is bad: nobody knows whether it was better.
@@ -70,3 +65,8 @@ def compare_ranks(base: str, head: str, ranks: Mapping[str, int]) -> Kind | None
     if ranks[head] == ranks[base]:
         return "changed"
     return "fixed" if ranks[head] < ranks[base] else "regressed"
+
+
+def reported_placements(differences: Iterable[Difference]) -> frozenset[str]:
+    """Return the placements, as `tool/tail`, that differences of the template itself are about."""
+    return frozenset(each.row.pair for each in differences if each.row is not None and not each.subject.view)

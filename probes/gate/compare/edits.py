@@ -1,4 +1,4 @@
-"""What two prompts differ in: a diff for people, and the single edits by which equal changes are told."""
+"""What two prompts differ in: a diff for people, and the single edits by which equal changes are found."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+
+from ...text import common_prefix
 
 #: Lines before and after a change that a diff shows.
 _CONTEXT = 2
@@ -55,7 +57,7 @@ def edit(base: str, head: str) -> Edit:
                 *(f" {_visible(line)}" for line in old[last : last + _CONTEXT]),
             )
             hunks.setdefault(pair, lines)
-    return Edit(_shared(base, head), hunks)
+    return Edit(common_prefix(base, head), hunks)
 
 
 def _shown(mark: str, lines: Sequence[str]) -> Iterator[str]:
@@ -66,8 +68,8 @@ def _shown(mark: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _trimmed(old: str, new: str) -> Pair:
-    """Cut off what two texts have in common at both ends, but no part of a word or of a `<tag>`."""
-    start = _whole(old[: _shared(old, new)], old, new)
+    """Trim what two texts have in common at both ends, but no part of a word or of a `<tag>`."""
+    start = _whole(old[: common_prefix(old, new)], old, new)
     old, new = old[start:], new[start:]
     # The same from the other end, where a tag begins with its `>`.
     end = _whole(*(text[::-1].translate(_MIRRORED) for text in (_common_end(old, new), old, new)))
@@ -84,14 +86,8 @@ def _whole(common: str, old: str, new: str) -> int:
 
 
 def _common_end(old: str, new: str) -> str:
-    length = _shared(old[::-1], new[::-1])
+    length = common_prefix(old[::-1], new[::-1])
     return old[len(old) - length :]
-
-
-def _shared(one: str, other: str) -> int:
-    """Return how many characters two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (first, second) in pairs if first != second), min(len(one), len(other)))
 
 
 def _visible(line: str) -> str:

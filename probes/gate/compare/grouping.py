@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...findings import Severity
 from ...placements.findings import where_text
 from ..allowances import Allowance, KnownFailure, allowing
 from ..report import Change
 from ..rules import GATE_RULES
+from ..subject import Subject
 from .differences import KINDS, Difference
 from .edits import Pair
 
@@ -52,14 +54,19 @@ def changes(
             edited.append(entry)
             continue
         error = difference.detail if difference.rule == "prompt-raises" else None
-        alike = (_view(difference.subject), difference.base, difference.head, error)
+        alike = (difference.subject.view, difference.base, difference.head, error)
         groups.setdefault((difference.kind, difference.rule, entry.reason, alike), []).append(entry)
     merged = [*_edits(edited), *(_change(group) for group in groups.values())]
     rank = {rule: number for number, rule in enumerate(GATE_RULES)}
     return tuple(
         sorted(
             merged,
-            key=lambda each: (KINDS.index(each.kind), rank[each.rule], -len(each.subjects), each.subjects),
+            key=lambda each: (
+                KINDS.index(each.kind),
+                rank[each.rule],
+                -len(each.subjects),
+                tuple(map(str, each.subjects)),
+            ),
         )
     )
 
@@ -81,10 +88,6 @@ def _reason(
             used.add(entry)
             return entry.reason
     return None
-
-
-def _view(subject: str) -> str:
-    return subject.partition("@")[0].rpartition(":")[0]
 
 
 def _edits(entries: Sequence[_Accepted]) -> Iterator[Change]:
@@ -117,8 +120,8 @@ def _change(group: Sequence[_Accepted], pairs: Sequence[Pair] = ()) -> Change:
     where = _where([entry.difference for entry in group])
     base, head = pairs[0] if pairs else (first.base, first.head)
     # The line of a prompt's difference is that of its first edit.
-    telling = [entry for entry in group if not pairs or _pairs(entry)[0] in pairs]
-    lines = [entry.difference.line for entry in telling if entry.difference.line is not None]
+    relevant = [entry for entry in group if not pairs or _pairs(entry)[0] in pairs]
+    lines = [entry.difference.line for entry in relevant if entry.difference.line is not None]
     return Change(
         kind=first.kind,
         rule=first.rule,
@@ -143,42 +146,37 @@ def _diff(first: Difference, pairs: Sequence[Pair]) -> tuple[str, ...]:
     return tuple(line for hunk in hunks for line in (" …", *hunk))[1:]
 
 
-def _fingerprint(first: Difference, subjects: Sequence[str], base: str | None, head: str | None) -> str:
+def _fingerprint(first: Difference, subjects: Sequence[Subject], base: str | None, head: str | None) -> str:
     """Hash what a change is about: neither lines nor the words of messages."""
-    checks = sorted({subject.partition("@")[0] for subject in subjects})
+    checks = sorted({str(subject.usual) for subject in subjects})
     text = "\0".join((first.kind, first.rule, base or "", head or "", *checks))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _where(group: Sequence[Difference]) -> str:
     """Say in words what some differences are about."""
-    view = _view(group[0].subject)
+    view = group[0].subject.view
     named = f", in the template named {view}" if view else ""
-    rows = [each.place for each in group if each.place is not None]
+    variants = dict.fromkeys(each.subject.variant for each in group)
+    rows = [each.row for each in group if each.row is not None]
     if rows:
-        variants = dict.fromkeys(each.subject.partition("@")[2] for each in group)
-        with_what = [name for name in variants if name]
         roles = {row.role for row in rows}
         which = f", {roles.pop()} turns only" if len(roles) == 1 else ""
-        switched = f", with {' or '.join(with_what)}" if with_what and "" not in variants else ""
+        switched = "" if "" in variants else f", with {' or '.join(variants)}"
         return f"{where_text(rows)}{which}{switched}{named}"
-    checks = list(dict.fromkeys(each.check.rpartition(":")[2] for each in group))
-    variants = dict.fromkeys(each.subject.partition("@")[2] for each in group)
-    only = [f"under {name}" if checks[0].startswith("replay/") else _in_words(name) for name in variants]
+    places = list(dict.fromkeys(replace(each.subject, variant="", view="") for each in group))
+    under = group[0].subject.group == "replay"
+    only = [f"under {name}" if under else _in_words(name) for name in variants]
     suffix = "" if "" in variants else f" {' or '.join(only)}"
-    if len(checks) <= _NAMED:
-        return f"{', '.join(map(_shown, checks))}{suffix}{named}"
-    counts: dict[str, int] = {}
-    for check in checks:
-        prefix = check.partition("/")[0]
-        counts[prefix] = counts.get(prefix, 0) + 1
-    return f"{', '.join(f'{prefix}/* ({count})' for prefix, count in counts.items())}{suffix}{named}"
+    if len(places) <= _NAMED:
+        return f"{', '.join(map(_shown, places))}{suffix}{named}"
+    counts = Counter(subject.group for subject in places)
+    return f"{', '.join(f'{name}/* ({count})' for name, count in counts.items())}{suffix}{named}"
 
 
-def _shown(check: str) -> str:
+def _shown(subject: Subject) -> str:
     """Leave out the group where the rule says it already."""
-    group, _, name = check.partition("/")
-    return name if group in ("thinking", "findings", "templates") else check
+    return subject.name if subject.group in ("thinking", "findings", "templates") else subject.place
 
 
 def _in_words(variant: str) -> str:
@@ -206,7 +204,7 @@ _DOES = {
 def _message(first: Difference, where: str, pairs: Sequence[Pair]) -> str:
     base, head = first.base, first.head
     detail = f": {first.detail.removesuffix('.')}" if first.detail else ""
-    if first.place is not None:
+    if first.row is not None:
         was, now = _DOES[str(base)], _DOES[str(head)]
         return f"a later system turn was {was} and is now {now}, {where}{detail}"
     match first.rule:
@@ -233,7 +231,7 @@ def _message(first: Difference, where: str, pairs: Sequence[Pair]) -> str:
             return f"the reasoning of earlier turns: was {base}, is now {head}, given as {where}"
         case "named-template":
             what = "is missing" if head == "missing" else "is new"
-            return f"the named template {first.subject.partition('/')[2]} {what}"
+            return f"the named template {first.subject.name} {what}"
         case "engines-differ" if head == "differ":
             return f"llama.cpp's engine now writes another prompt than transformers' Jinja in {where}"
         case "engines-differ":

@@ -6,13 +6,11 @@ observed just now or one was read from a signature file (`lock.py`).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ...conversation import Message, Request
 from ...models.template_files import check_compiles
 from ...placements.mid_system import PlacementReport, Prompts, examine_placements
 from ...placements.server_detection import examine_servers
@@ -22,18 +20,34 @@ from ...templates.template import ChatTemplate
 from ...thinking.report import ThinkingReport
 from ...thinking.thinking import examine_thinking
 from ..rules import FOLLOWED
-from .prompts import PromptOutline, Turns, jinja_writer
-from .shapes import SHAPES, words
+from ..subject import Subject
+from .prompts import PromptOutline
+from .shapes import SHAPES
+from .view_prompts import RAW, Switched, given, setting, view_prompts
 
 if TYPE_CHECKING:
     from .engine import SecondEngine
 
 #: The clock of templates that print one, so that a date is no difference.
 CLOCK = datetime(2026, 1, 1)
-#: A switch of a template and a value for it.
-Variant = tuple[str, bool | str]
-RAW = "raw"
+#: The variant that llama.cpp's engine renders.
 LLAMACPP = "llama.cpp"
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedFinding:
+    """A finding of the probe that the gate follows: its rule, and the server that it is about, if any."""
+
+    rule: str
+    server: str = ""
+
+    @property
+    def subject(self) -> Subject:
+        """What reports call it."""
+        return Subject("findings", self.server or self.rule)
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.server}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +55,19 @@ class View:
     """What one template text does.
 
     Attributes:
-        placements: what becomes of system turns that are not first.
-        thinking: verdicts on reasoning in history, by what they are about; `FORM@NAME=VALUE` with a switch.
-        prompts: the prompts of each conversation, one for each request; `CONVERSATION@WHAT` for that of the
-            last request with a switch, with messages passed on as given (`raw`), or by llama.cpp's engine.
+        placements: what becomes of system turns that are not first, at each placement.
+        thinking: verdicts on reasoning in history, by the form in which it is given.
+        prompts: the prompts of each conversation, one for each request; in a variant, that of the last
+            request alone.
         engines: per conversation, whether llama.cpp's engine writes the same prompt.
-        findings: other findings of the probe, by rule and what they are about, with their lines.
+        findings: other findings of the probe, with their lines.
     """
 
-    placements: tuple[PlacementReport, ...]
-    thinking: Mapping[str, str]
-    prompts: Mapping[str, tuple[PromptOutline, ...]]
-    engines: Mapping[str, bool] = field(default_factory=dict)
-    findings: Mapping[str, int | None] = field(default_factory=dict)
+    placements: Mapping[Subject, PlacementReport]
+    thinking: Mapping[Subject, str]
+    prompts: Mapping[Subject, tuple[PromptOutline, ...]]
+    engines: Mapping[Subject, bool] = field(default_factory=dict)
+    findings: Mapping[FollowedFinding, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,7 @@ class Behaviour:
     source: str
     digests: Mapping[str, str]
     views: Mapping[str, View]
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[Switched, ...] = ()
     template: ChatTemplate | None = field(default=None, repr=False, compare=False)
 
 
@@ -90,14 +104,14 @@ class Observing:
     engine: SecondEngine | None = None
 
 
-def variants_of(template: ChatTemplate, kwargs: Mapping[str, Any]) -> tuple[Variant, ...]:
+def variants_of(template: ChatTemplate, kwargs: Mapping[str, Any]) -> tuple[Switched, ...]:
     """Return the switches of a model's templates, with the values to try.
 
     Raises:
         InputError: a template is not valid Jinja.
     """
     check_compiles(template)
-    found: dict[Variant, None] = {}
+    found: dict[Switched, None] = {}
     for source in template.sources.values():
         for name, values in switches(source).items():
             if name not in kwargs:
@@ -105,12 +119,12 @@ def variants_of(template: ChatTemplate, kwargs: Mapping[str, Any]) -> tuple[Vari
     return tuple(found)
 
 
-def observe(template: ChatTemplate, variants: Sequence[Variant], observing: Observing) -> Behaviour:
+def observe(template: ChatTemplate, variants: Sequence[Switched], observing: Observing) -> Behaviour:
     """Find out what a model's templates do.
 
     Args:
         template: the templates.
-        variants: switches with which the telling conversations are rendered as well.
+        variants: switches with which some conversations are rendered as well.
         observing: kwargs, clock and engine.
 
     Raises:
@@ -136,82 +150,78 @@ def alone(template: ChatTemplate, name: str) -> ChatTemplate:
     )
 
 
-def _view(template: ChatTemplate, variants: Sequence[Variant], observing: Observing) -> View:
+def _view(template: ChatTemplate, variants: Sequence[Switched], observing: Observing) -> View:
     kwargs, now = observing.kwargs, observing.now
     placements = examine_placements(template, kwargs=kwargs, now=now)
     servers = examine_servers(template, placements, kwargs=kwargs, now=now)
-    findings: dict[str, int | None] = {
-        f"probe-false-positive {server.name}": None for server in servers if server.false_positives
+    findings: dict[FollowedFinding, int | None] = {
+        FollowedFinding("probe-false-positive", server.name): None
+        for server in servers
+        if server.false_positives
     }
     for finding in check_template(Prompts(template, kwargs, now)):
         if finding.rule in FOLLOWED:
-            findings[finding.rule] = finding.line
-    prompts = dict(_prompts(template, variants, observing))
-    engines: dict[str, bool] = {}
+            findings[FollowedFinding(finding.rule)] = finding.line
+    prompts = view_prompts(template, variants, kwargs, now)
+    engines: dict[Subject, bool] = {}
     if observing.engine is not None:
         for shape in SHAPES:
             if not shape.engines:
                 continue
-            request = _with(shape.requests[-1], kwargs, now)
+            request = given(shape.requests[-1], kwargs, now)
             prompt, same = observing.engine.render(request, template)
-            prompts[f"{shape.name}@{LLAMACPP}"] = (prompt,)
+            prompts[shape.subject(LLAMACPP)] = (prompt,)
             if same is not None:
-                engines[shape.name] = same
-    report = examine_thinking(template, kwargs=kwargs, now=now)
-    return View(placements, dict(_thinking(report)), prompts, engines, findings)
+                engines[shape.subject(LLAMACPP)] = same
+    thinking = dict(_thinking(examine_thinking(template, kwargs=kwargs, now=now)))
+    return View(by_placement(placements), thinking, prompts, engines, findings)
 
 
-def _prompts(
-    template: ChatTemplate, variants: Sequence[Variant], observing: Observing
-) -> Iterator[tuple[str, tuple[PromptOutline, ...]]]:
-    """Yield the prompts: of every request as usual, else of each conversation's last request alone."""
-    kwargs, now = observing.kwargs, observing.now
-    for shape in SHAPES:
-        turns = Turns(jinja_writer(template), _words)
-        yield shape.name, tuple(turns.prompt(_with(request, kwargs, now)) for request in shape.requests)
-        raw = Turns(jinja_writer(template, "raw"), _words, bodies=False)
-        yield f"{shape.name}@{RAW}", (raw.prompt(_with(shape.requests[-1], kwargs, now)),)
-    for name, value in variants:
-        for shape in SHAPES:
-            if shape.telling:
-                request = _with(shape.requests[-1], {**kwargs, name: value}, now)
-                prompt = Turns(jinja_writer(template), _words).prompt(request)
-                yield f"{shape.name}@{setting(name, value)}", (prompt,)
+def by_placement(rows: Iterable[PlacementReport]) -> dict[Subject, PlacementReport]:
+    """Return the rows of a placement matrix by what reports call them."""
+    return {placement(row): row for row in rows}
 
 
-def _with(request: Request, kwargs: Mapping[str, Any], now: datetime) -> Request:
-    return request.replace(kwargs={**request.kwargs, **kwargs}, now=now)
+def placement(row: PlacementReport) -> Subject:
+    """Return a placement as `tplaudit probe --show` names it; as a variant, its switch or profile."""
+    words = [
+        row.placement,
+        *([] if row.leading else ["no-leading"]),
+        *(["developer"] if row.role == "developer" else []),
+        *(["tools"] if row.tools and row.preceding != "tool" else []),
+        *([] if row.shape == "plain" else [row.shape]),
+    ]
+    switched = ",".join(setting(name, value) for name, value in row.kwargs.items())
+    return Subject(row.preceding, ",".join(words), RAW if row.profile == "raw" else switched)
 
 
-def _words(message: Message) -> Sequence[str]:
-    return words(message.data)
+def _thinking(report: ThinkingReport) -> Iterator[tuple[Subject, str]]:
+    """Yield the verdicts of a report on reasoning, by the form in which it is given."""
+    for form, variant, verdict in _verdicts(report):
+        yield Subject("thinking", form, variant), verdict
 
 
-def _thinking(report: ThinkingReport) -> Iterator[tuple[str, str]]:
-    """Yield the verdicts of a report on reasoning, by what they are about."""
-    yield "reasoning_content", report.history
-    yield from report.fields.items()
+def _verdicts(report: ThinkingReport) -> Iterator[tuple[str, str, str]]:
+    """Yield a form, the variant and the verdict."""
+    yield "reasoning_content", "", report.history
+    for form, verdict in report.fields.items():
+        yield form, "", verdict
     for form, verdict in report.raw.items():
-        yield f"{form}@{RAW}", verdict
-    yield f"reasoning_content@{LLAMACPP}", report.llama_cpp.history
-    yield "reasoning_content@omlx", report.omlx.history
+        yield form, RAW, verdict
+    yield "reasoning_content", LLAMACPP, report.llama_cpp.history
+    yield "reasoning_content", "omlx", report.omlx.history
     if report.as_given is not None:
-        yield "reasoning_content@given", report.as_given
+        yield "reasoning_content", "given", report.as_given
     for variable in report.variables:
         values: list[tuple[bool | str, str]] = [(True, variable.true), (False, variable.false)]
         values += variable.texts.items()
         for value, found in values:
-            yield f"{variable.form}@{setting(variable.name, value)}", found
+            yield variable.form, setting(variable.name, value), found
     prompt = report.generation_prompt
-    for label, suffix in (("", prompt), ("@on", prompt.on), ("@off", prompt.off)):
+    for variant, suffix in (("", prompt), ("on", prompt.on), ("off", prompt.off)):
         if suffix is not None:
-            yield f"generation-prompt{label}", _persists(suffix.persists)
+            yield "generation-prompt", variant, _persists(suffix.persists)
 
 
 def _persists(value: bool | None) -> str:
     return {True: "stays", False: "does not stay", None: "not-evaluated"}[value]
-
-
-def setting(name: str, value: bool | str) -> str:
-    """Write a switch as `NAME=VALUE`."""
-    return f"{name}={value if isinstance(value, str) else json.dumps(value)}"

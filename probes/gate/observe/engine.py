@@ -1,4 +1,4 @@
-"""llama.cpp's template engine for the gate: the prompts of the optional extra beside those of Jinja."""
+"""llama.cpp's template engine for the gate: the prompts of the optional extra, next to those of Jinja."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ...errors import InputError, RenderError
 from ...policies.registry import parse_policy
 from ...templates.llamacpp import CLOCK, LlamaCppEngine
 from ...templates.template import ChatTemplate
-from .prompts import PromptOutline, Turns
-from .shapes import words
+from .prompts import PromptOutline, TurnRenders, Turns
+from .view_prompts import message_words
 
 
 class SecondEngine:
@@ -25,14 +25,15 @@ class SecondEngine:
         self._policy = parse_policy("llama-cpp")
 
     def render(self, request: Request, template: ChatTemplate) -> tuple[PromptOutline, bool | None]:
-        """Render a request; also tell whether Jinja writes the same, None where either raises."""
+        """Render a request; also return whether Jinja writes the same, None where either raises."""
         request = request.replace(now=CLOCK)
         prepared = self._policy.prepare(request, template)
-
-        def write(_: Request, prompted: bool) -> str:
-            return self._engine.render(prepared, template).prompt
-
-        prompt = Turns(write, lambda message: words(message.data), bodies=False).prompt(request)
+        written: str | RenderError
+        try:
+            written = self._engine.render(prepared, template).prompt
+        except RenderError as error:
+            written = error
+        prompt = Turns(message_words).outline(TurnRenders(request, written))
         if prompt.text is None:
             return prompt, None
         try:

@@ -8,14 +8,25 @@ from dataclasses import dataclass, field
 
 from ...conversation import Message, Request
 from ...errors import RenderError
-from ...templates.rendering import Profile
-from ...templates.template import ChatTemplate
 from .shapes import is_mid_system
 
-#: What writes a prompt of a request, with or without its generation prompt.
-Writer = Callable[[Request, bool], str]
 #: The texts of a message that have to stand in a prompt.
 TextsOf = Callable[[Message], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRenders:
+    """What came of rendering one request.
+
+    Attributes:
+        request: what was rendered.
+        prompt: the prompt, or what the template raised.
+        body: the same without the generation prompt; None where that was not asked for.
+    """
+
+    request: Request
+    prompt: str | RenderError
+    body: str | RenderError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +63,25 @@ class PromptOutline:
 
 
 class Turns:
-    """Renders the requests of one conversation in order, keeping only the body of the last one.
+    """Outlines the prompts of one conversation in order, keeping only the last body.
 
     Args:
-        write: what writes the prompts.
-        texts_of: the texts that have to stand in them.
-        bodies: whether prompts are rendered without their generation prompt as well.
+        texts_of: the texts that have to stand in the prompts.
     """
 
-    def __init__(self, write: Writer, texts_of: TextsOf, *, bodies: bool = True) -> None:
-        self._write = write
+    def __init__(self, texts_of: TextsOf) -> None:
         self._texts_of = texts_of
-        self._bodies = bodies
         self._last: str | None = None
 
-    def prompt(self, request: Request) -> PromptOutline:
-        """Render the next request."""
+    def outline(self, turn: TurnRenders) -> PromptOutline:
+        """Describe the prompt of the next request."""
         last, self._last = self._last, None
-        try:
-            text = self._write(request, True)
-            body = self._write(request, False) if self._bodies else None
-        except RenderError as error:
-            return PromptOutline(None, error=str(error), line=error.line, request=request)
+        for render in (turn.prompt, turn.body):
+            if isinstance(render, RenderError):
+                return PromptOutline(None, error=str(render), line=render.line, request=turn.request)
+        text, body = str(turn.prompt), None if turn.body is None else str(turn.body)
         self._last = body
-        lost, disordered = _judge(text, request.messages, self._texts_of)
+        lost, disordered = _judge(text, turn.request.messages, self._texts_of)
         return PromptOutline(
             digest(text),
             None if body is None else digest(body),
@@ -83,17 +89,8 @@ class Turns:
             disordered=disordered,
             appended=None if last is None else text.startswith(last.rstrip()),
             text=text,
-            request=request,
+            request=turn.request,
         )
-
-
-def jinja_writer(template: ChatTemplate, profile: Profile = "transformers") -> Writer:
-    """Return what writes prompts with a template as transformers does."""
-
-    def write(request: Request, prompted: bool) -> str:
-        return template.render_request(request, add_generation_prompt=prompted, profile=profile)
-
-    return write
 
 
 def digest(text: str) -> str:

@@ -1,29 +1,24 @@
-"""Transcripts for the gate: replay numbers under servers' policies, and prompts turn by turn."""
+"""Transcripts for the gate: what their replays count under servers' policies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....fixtures import DEFAULT_MODEL
-from ...conversation import Message, Request, Transcript
+from ...conversation import Transcript
 from ...errors import InputError
-from ...policies.base import Policy, Prepared, render_prepared
+from ...policies.base import Policy
 from ...templates.template import ChatTemplate
-from ..compare.compare_prompts import compare_prompt
-from ..compare.differences import Difference, Kind
-from .prompts import PromptOutline, Turns
+from ..subject import Subject
 
 if TYPE_CHECKING:
     from ...replay.replay_report import CacheInfo, TurnReport
     from ...tokenization.tokens import Tokenizer
 
-#: Shorter texts say too little about which message they belong to.
-_SHORTEST_TEXT = 12
 _SUFFIXES = (".jsonl", ".json", ".har")
 
 
@@ -39,7 +34,7 @@ class ReplayNumbers:
         prompt_tokens: tokens of all prompts (counted).
         prefills: per rendered turn, the tokens that had to be computed and those reused before (counted).
         avoidable: those that an append-only client and template would not have computed (counted).
-        depth: fewest tokens shared at a turn that parts from what is stored; None where none does.
+        depth: fewest tokens shared at a turn that diverges from what is stored; None where none does.
         error: what the first failing turn raised.
         cache: what the turns were replayed against; None where that is not at hand.
     """
@@ -147,124 +142,11 @@ def _prefill(turn: TurnReport) -> tuple[int, int]:
     return turn.reprefill, turn.reused
 
 
-def compare_replays(base: ReplayNumbers, head: ReplayNumbers) -> Iterator[Difference]:
-    """Yield what became better or worse in a transcript's replay.
-
-    Avoidable tokens are compared where the same number of turns failed: a turn that raises costs nothing.
-    """
-    subject = f"{replay_check(head)}@{head.policy}"
-    if base.raised != head.raised:
-        worse = head.raised > base.raised
-        yield Difference(
-            "regressed" if worse else "fixed",
-            "replay-raises",
-            subject,
-            str(base.raised),
-            str(head.raised),
-            detail=head.error if worse else base.error,
-        )
-    elif base.avoidable != head.avoidable and head.rendered:
-        kind: Kind = "regressed" if head.avoidable > base.avoidable else "fixed"
-        yield Difference(kind, "replay-avoidable", subject, str(base.avoidable), str(head.avoidable))
-
-
-def replay_check(numbers: ReplayNumbers) -> str:
-    """Return the subject of a transcript's numbers."""
-    return f"replay/{named(numbers.transcript)}"
+def replayed(numbers: ReplayNumbers) -> Subject:
+    """Return what reports call a transcript's numbers under a policy."""
+    return Subject("replay", named(numbers.transcript), numbers.policy)
 
 
 def named(transcript: str) -> str:
-    """Return a transcript's name within a subject, in which `:` and `@` mean something else."""
+    """Return a transcript's name for reports, in whose texts `:` and `@` mean something else."""
     return re.sub("[:@]", "_", Path(transcript).name)
-
-
-def compare_transcript(
-    transcript: Transcript,
-    base: ChatTemplate,
-    head: ChatTemplate,
-    policy: Policy,
-    told: frozenset[str],
-    now: datetime,
-) -> Iterator[tuple[int, list[Difference]]]:
-    """Compare the prompts of a transcript, turn by turn, where the policy makes the same of both templates.
-
-    Yields:
-        Whether anything was rendered, as 1 or 0, and the differences, for each turn.
-
-    Raises:
-        InputError: the transcript cannot be read.
-    """
-    subject = f"transcript/{named(transcript.source)}"
-    sides = [_Side(template, policy, now) for template in (base, head)]
-    for request in transcript:
-        before, after = (side.prompt(request) for side in sides)
-        if before is None or after is None or not _same(sides[0].last, sides[1].last):
-            continue
-        found = list(compare_prompt(subject, before, after, told, sides[1].line))
-        yield int(before.rendered or after.rendered), found
-
-
-class _Side:
-    """One template's prompts of a transcript."""
-
-    def __init__(self, template: ChatTemplate, policy: Policy, now: datetime) -> None:
-        self.template = template
-        self.last: Prepared | None = None
-        self._policy = policy
-        self._now = now
-        self._turns = Turns(self._write, _texts)
-
-    def prompt(self, request: Request) -> PromptOutline | None:
-        """Render the next request; None where the server does not take it."""
-        request = request.replace(now=request.now or self._now)
-        prepared = self.last = self._policy.prepare(request, self.template)
-        return None if prepared.error is not None else self._turns.prompt(prepared.request)
-
-    def line(self, prompt: PromptOutline, offset: int) -> int | None:
-        """Find the template line that wrote a character of a prompt."""
-        assert self.last is not None
-        if prompt.request is None:
-            return None
-        return self.template.chunk_at(prompt.request, offset, profile=self.last.profile).line
-
-    def _write(self, request: Request, prompted: bool) -> str:
-        assert self.last is not None
-        if prompted:
-            text, self.last = render_prepared(self.last, self.template)
-            return text
-        return self.template.render_request(
-            self.last.request, add_generation_prompt=False, profile=self.last.profile
-        )
-
-
-def _same(one: Prepared | None, other: Prepared | None) -> bool:
-    """Tell whether a policy made the same of a request for both templates."""
-    if one is None or other is None:
-        return False
-    first, second = one.request, other.request
-    return (
-        [message.data for message in first.messages] == [message.data for message in second.messages]
-        and first.tools == second.tools
-        and first.kwargs == second.kwargs
-        and one.profile == other.profile
-    )
-
-
-def _texts(message: Message) -> Sequence[str]:
-    """Return the texts of a message that have to stand in a prompt; not reasoning between think tags."""
-    content: Any = message.content
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
-    plain = (
-        re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL).strip()
-        for text in texts
-        if isinstance(text, str)
-    )
-    return [text for text in plain if len(text) >= _SHORTEST_TEXT]
-
-
-def placements_told(differences: Sequence[Difference]) -> frozenset[str]:
-    """Return the placements, as `tool/tail`, of which differences tell."""
-    return frozenset(
-        each.place.pair for each in differences if each.place is not None and ":" not in each.subject
-    )

@@ -1,7 +1,7 @@
 """The conversations whose prompts the gate compares: what chats, tool loops and reasoning models send.
 
 Every text that has to stand in a prompt contains made-up words (`zq…zq`), each in one message alone, so that
-a prompt tells which messages it holds and in which order. A signature file depends on these conversations:
+a prompt shows which messages it holds and in which order. A signature file depends on these conversations:
 where one of them changes, `VERSION` has to rise.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from ...conversation import SYSTEM_ROLES, Message, Request
 from ...templates.rendering import REASONING_KEYS
+from ..subject import Subject
 
 #: Raised whenever a conversation below changes.
 VERSION = 1
@@ -29,27 +30,28 @@ class Shape:
     """One conversation, as the requests that a client sends while it grows.
 
     Attributes:
-        name: `GROUP/NAME`; the group is `plain`, `tools`, `reasoning` or `system`.
+        group: what kind of conversation it is: `plain`, `tools`, `reasoning` or `system`.
+        name: which one of its kind.
         messages: the whole conversation.
         tools: the tool list of every request, or None.
         kwargs: chat-template kwargs of every request.
         partial: whether the last message is an assistant turn to be continued.
-        telling: whether it is rendered with every switch of the template as well.
+        with_switches: whether it is rendered with every switch of the template as well.
         engines: whether llama.cpp's engine renders it as well, which takes longer.
     """
 
+    group: str
     name: str
     messages: tuple[Body, ...]
     tools: tuple[Body, ...] | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     partial: bool = False
-    telling: bool = False
+    with_switches: bool = False
     engines: bool = False
 
-    @property
-    def group(self) -> str:
-        """What kind of conversation it is."""
-        return self.name.partition("/")[0]
+    def subject(self, variant: str = "") -> Subject:
+        """Return what reports call the conversation, rendered in some way."""
+        return Subject(self.group, self.name, variant)
 
     @cached_property
     def requests(self) -> tuple[Request, ...]:
@@ -79,7 +81,7 @@ def words(message: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_mid_system(messages: Sequence[Message], index: int) -> bool:
-    """Tell whether a message is a system or developer turn that other turns precede."""
+    """Return whether a message is a system or developer turn that other turns precede."""
     return messages[index].role in SYSTEM_ROLES and any(
         message.role not in SYSTEM_ROLES for message in messages[:index]
     )
@@ -185,13 +187,14 @@ _REASONED_LOOP: tuple[Body, ...] = (
 )
 
 _PLAIN = (
-    Shape("plain/question", (_ASK,), telling=True),
-    Shape("plain/chat", (_ASK, _REPLY, _NEXT, _ANSWER, _LAST), telling=True, engines=True),
-    Shape("plain/leading-system", (_SYSTEM, _ASK, _REPLY, _NEXT), telling=True, engines=True),
-    Shape("plain/leading-developer", (_DEVELOPER, _ASK, _REPLY, _NEXT), engines=True),
-    Shape("plain/empty-system", (_message("system", ""), _ASK, _REPLY, _NEXT)),
+    Shape("plain", "question", (_ASK,), with_switches=True),
+    Shape("plain", "chat", (_ASK, _REPLY, _NEXT, _ANSWER, _LAST), with_switches=True, engines=True),
+    Shape("plain", "leading-system", (_SYSTEM, _ASK, _REPLY, _NEXT), with_switches=True, engines=True),
+    Shape("plain", "leading-developer", (_DEVELOPER, _ASK, _REPLY, _NEXT), engines=True),
+    Shape("plain", "empty-system", (_message("system", ""), _ASK, _REPLY, _NEXT)),
     Shape(
-        "plain/white-space",
+        "plain",
+        "white-space",
         (
             _message("system", "\n You are zqpilotzq.\n\n"),
             _message("user", "  Ask zqanchorzq?\n"),
@@ -201,46 +204,58 @@ _PLAIN = (
         engines=True,
     ),
     Shape(
-        "plain/odd-characters",
+        "plain",
+        "odd-characters",
         (
             _message("user", "Ask \"zqanchorzq\" & <b>'näive' 漢字 🙂</b> {{ braces }} {% tag %} \\n"),
             _message("assistant", "Reply `zqbuoyzq` <|tag|> </s> [INST] $x_1$"),
             _NEXT,
         ),
     ),
-    Shape("plain/text-parts", (_parts(_SYSTEM), _parts(_ASK), _parts(_REPLY), _parts(_NEXT)), engines=True),
     Shape(
-        "plain/several-parts",
+        "plain", "text-parts", (_parts(_SYSTEM), _parts(_ASK), _parts(_REPLY), _parts(_NEXT)), engines=True
+    ),
+    Shape(
+        "plain",
+        "several-parts",
         (_message("user", [{"type": "text", "text": "zqanchorzq"}, {"type": "text", "text": "zqcovezq"}]),),
     ),
     Shape(
-        "plain/image",
+        "plain",
+        "image",
         (
             _message("user", [{"type": "image"}, {"type": "text", "text": "Ask zqanchorzq?"}]),
             _REPLY,
             _NEXT,
         ),
     ),
-    Shape("plain/empty-reply", (_ASK, _message("assistant", ""), _NEXT)),
-    Shape("plain/two-questions", (_ASK, _NEXT, _REPLY, _LAST)),
-    Shape("plain/two-replies", (_ASK, _REPLY, _ANSWER, _LAST)),
-    Shape("plain/reply-first", (_REPLY, _ASK)),
-    Shape("plain/continued", (_ASK, _message("assistant", "Reply zqbuoyzq")), partial=True),
+    Shape("plain", "empty-reply", (_ASK, _message("assistant", ""), _NEXT)),
+    Shape("plain", "two-questions", (_ASK, _NEXT, _REPLY, _LAST)),
+    Shape("plain", "two-replies", (_ASK, _REPLY, _ANSWER, _LAST)),
+    Shape("plain", "reply-first", (_REPLY, _ASK)),
+    Shape("plain", "continued", (_ASK, _message("assistant", "Reply zqbuoyzq")), partial=True),
     Shape(
-        "plain/documents",
+        "plain",
+        "documents",
         (_ASK,),
         kwargs={"documents": [{"title": "Pilot book", "text": "Shoals.", "content": "Shoals."}]},
     ),
 )
 _WITH_TOOLS = (
-    Shape("tools/offered", (_SYSTEM, _ASK, _REPLY, _NEXT), _TOOLS, telling=True, engines=True),
+    Shape("tools", "offered", (_SYSTEM, _ASK, _REPLY, _NEXT), _TOOLS, with_switches=True, engines=True),
     Shape(
-        "tools/round", (_SYSTEM, _ASK, _CALL, _RESULT, _REPLY, _NEXT), _ONE_TOOL, telling=True, engines=True
+        "tools",
+        "round",
+        (_SYSTEM, _ASK, _CALL, _RESULT, _REPLY, _NEXT),
+        _ONE_TOOL,
+        with_switches=True,
+        engines=True,
     ),
-    Shape("tools/loop", (_SYSTEM, _ASK, *_LOOP, _REPLY, _NEXT), _TOOLS),
-    Shape("tools/no-system", (_ASK, _CALL, _RESULT, _REPLY, _NEXT), _ONE_TOOL),
+    Shape("tools", "loop", (_SYSTEM, _ASK, *_LOOP, _REPLY, _NEXT), _TOOLS),
+    Shape("tools", "no-system", (_ASK, _CALL, _RESULT, _REPLY, _NEXT), _ONE_TOOL),
     Shape(
-        "tools/parallel-calls",
+        "tools",
+        "parallel-calls",
         (
             _SYSTEM,
             _ASK,
@@ -257,7 +272,8 @@ _WITH_TOOLS = (
         engines=True,
     ),
     Shape(
-        "tools/text-and-call",
+        "tools",
+        "text-and-call",
         (
             _ASK,
             _calls(_call(1, "get_tides", {"harbour": "zqharbourzq"}), content="First zqdeckzq."),
@@ -266,18 +282,21 @@ _WITH_TOOLS = (
         _ONE_TOOL,
     ),
     Shape(
-        "tools/null-content",
+        "tools",
+        "null-content",
         (_ASK, _calls(_call(1, "get_tides", {"harbour": "zqharbourzq"}), content=None), _RESULT),
         _ONE_TOOL,
     ),
     Shape(
-        "tools/string-arguments",
+        "tools",
+        "string-arguments",
         (_ASK, _calls(_call(1, "get_tides", '{"harbour": "zqharbourzq"}')), _RESULT),
         _ONE_TOOL,
         engines=True,
     ),
     Shape(
-        "tools/nested-arguments",
+        "tools",
+        "nested-arguments",
         (
             _ASK,
             _calls(
@@ -299,47 +318,52 @@ _WITH_TOOLS = (
         engines=True,
     ),
     Shape(
-        "tools/no-arguments",
+        "tools",
+        "no-arguments",
         (_ASK, _calls(_call(1, "tell_time", {})), _result(1, "tell_time", "zqislezq")),
         _TOOLS,
     ),
-    Shape("tools/result-parts", (_ASK, _CALL, _parts(_RESULT)), _ONE_TOOL),
-    Shape("tools/not-offered", (_ASK, _CALL, _RESULT, _REPLY, _NEXT)),
-    Shape("tools/two-loops", (_ASK, _CALL, _RESULT, _REPLY, _NEXT, _CALL_AGAIN, _RESULT_AGAIN), _ONE_TOOL),
+    Shape("tools", "result-parts", (_ASK, _CALL, _parts(_RESULT)), _ONE_TOOL),
+    Shape("tools", "not-offered", (_ASK, _CALL, _RESULT, _REPLY, _NEXT)),
+    Shape("tools", "two-loops", (_ASK, _CALL, _RESULT, _REPLY, _NEXT, _CALL_AGAIN, _RESULT_AGAIN), _ONE_TOOL),
 )
 _WITH_REASONING = (
-    Shape("reasoning/chat", _reasoned("reasoning_content"), telling=True, engines=True),
-    Shape("reasoning/loop", _REASONED_LOOP, _ONE_TOOL, telling=True, engines=True),
-    Shape("reasoning/key-reasoning", _reasoned("reasoning")),
-    Shape("reasoning/key-thinking", _reasoned("thinking")),
+    Shape("reasoning", "chat", _reasoned("reasoning_content"), with_switches=True, engines=True),
+    Shape("reasoning", "loop", _REASONED_LOOP, _ONE_TOOL, with_switches=True, engines=True),
+    Shape("reasoning", "key-reasoning", _reasoned("reasoning")),
+    Shape("reasoning", "key-thinking", _reasoned("thinking")),
     Shape(
-        "reasoning/inline",
+        "reasoning",
+        "inline",
         (_SYSTEM, _ASK, _inline(_REPLY, _THOUGHT), _NEXT, _inline(_ANSWER, _THOUGHT_AGAIN), _LAST),
         engines=True,
     ),
     Shape(
-        "reasoning/inline-loop",
+        "reasoning",
+        "inline-loop",
         (_ASK, {**_CALL, "content": f"<think>\n{_THOUGHT}\n</think>\n\n"}, _RESULT),
         _ONE_TOOL,
     ),
-    Shape("reasoning/empty", (_ASK, _thinking(_REPLY, "reasoning_content", ""), _NEXT)),
+    Shape("reasoning", "empty", (_ASK, _thinking(_REPLY, "reasoning_content", ""), _NEXT)),
 )
 _WITH_SYSTEM = (
-    Shape("system/after-user", (_SYSTEM, _ASK, _REMINDER, _REPLY, _NEXT, _SECOND_REMINDER), engines=True),
-    Shape("system/before-user", (_SYSTEM, _ASK, _REPLY, _REMINDER, _NEXT)),
+    Shape("system", "after-user", (_SYSTEM, _ASK, _REMINDER, _REPLY, _NEXT, _SECOND_REMINDER), engines=True),
+    Shape("system", "before-user", (_SYSTEM, _ASK, _REPLY, _REMINDER, _NEXT)),
     Shape(
-        "system/after-result",
+        "system",
+        "after-result",
         (_SYSTEM, _ASK, _CALL, _RESULT, _REMINDER, _REPLY, _NEXT),
         _ONE_TOOL,
         engines=True,
     ),
     Shape(
-        "system/in-loop",
+        "system",
+        "in-loop",
         (_ASK, _REMINDER, _CALL, _RESULT, _SECOND_REMINDER, _CALL_AGAIN, _RESULT_AGAIN),
         _ONE_TOOL,
     ),
-    Shape("system/two-in-a-row", (_SYSTEM, _ASK, _REMINDER, _SECOND_REMINDER)),
-    Shape("system/developer", (_DEVELOPER, _ASK, _REPLY, {**_REMINDER, "role": "developer"}, _NEXT)),
+    Shape("system", "two-in-a-row", (_SYSTEM, _ASK, _REMINDER, _SECOND_REMINDER)),
+    Shape("system", "developer", (_DEVELOPER, _ASK, _REPLY, {**_REMINDER, "role": "developer"}, _NEXT)),
 )
 
 #: All conversations, in the order in which reports name them.

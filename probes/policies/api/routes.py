@@ -12,8 +12,8 @@ from typing import Any
 
 from ...conversation import Dialect, Message, Request
 from ..base import Action, Prepared
-from ..rewrite.part_texts import part_text
 from ..rewrite.system_turns import is_system
+from ..rewrite.texts import part_text
 from .anthropic_route import AnthropicRules, convert_anthropic, result_text
 from .responses_route import ResponsesRules, convert_responses
 

@@ -7,12 +7,11 @@ leave out; `texts.flat_text` is oMLX's way alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from ...conversation import Message
 from ..base import Action, Messages, Rewrite
 from .system_turns import has_role, indices, is_system
-from .texts import Text, content_text, join
+from .texts import Text, content_text, join, part_text
 
 SystemTexts = list[tuple[Message, list[Text]]]
 
@@ -29,14 +28,15 @@ def part_texts(message: Message) -> list[Text]:
     return [content_text(message, number, text) for number, text in texts if text is not None]
 
 
-def part_text(part: Any) -> str | None:
-    """Return the text of one part of a content list, or None where it is not text."""
-    if isinstance(part, str):
-        return part
-    if isinstance(part, dict) and part.get("type") == "text":
-        text = part.get("text")
-        return "" if text is None else str(text)
-    return None
+def whole_text(message: Message, leads: bool) -> list[Text]:
+    """Return all text of a message as one, lines of their own; nothing where there is none.
+
+    Args:
+        message: the message.
+        leads: whether it leads the conversation, which makes no difference here (see `merge_into_first`).
+    """
+    text = join(part_texts(message), "\n")
+    return [text] if text else []
 
 
 def stripped(text: Text) -> Text:
@@ -93,7 +93,7 @@ def merge_into_first(
         if not mine:
             actions.append(Action("dropped", indices((message,)), "no text that the server takes"))
         elif leads:
-            actions.append(Action("kept", indices((message,)), "stands first in the conversation"))
+            actions.append(Action("kept", indices((message,)), "is first in the conversation"))
         else:
             actions.append(Action("hoisted", indices((message,)), why))
     others = tuple(message for message in messages if not is_system(message))

@@ -11,9 +11,6 @@ from .part_texts import part_texts
 from .system_turns import has_role, indices
 from .texts import join, rebuilt
 
-#: The option of a server with all three routes; `none` is its own message function alone.
-ROUTE_OPTION = ("none", "chat", "messages", "responses")
-
 
 def rewritten(start: Prepared, rewrite: Rewrite) -> Prepared:
     """Return a prepared request with the messages of a rewrite of them, and the actions of both."""
@@ -26,7 +23,7 @@ def never_continued(start: Prepared) -> Prepared:
     if not start.request.partial:
         return start
     last = tuple(message.index for message in start.request.messages[-1:])
-    why = "the server cannot continue a message and begins a new turn behind it"
+    why = "the server cannot continue a message and begins a new turn after it"
     request = start.request.replace(partial=False)
     return replace(start, request=request, actions=(*start.actions, Action("unsupported", last, why)))
 

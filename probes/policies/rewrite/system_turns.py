@@ -174,7 +174,7 @@ def _describe(run: Run, kind: Literal["kept", "hoisted"], why: str) -> list[Acti
     if kind == "hoisted" and not run.leads:
         return [*actions, Action("hoisted", indices(others), why)]
     if run.leads:
-        why = "stands first in the conversation"
+        why = "is first in the conversation"
     if any(has_role(message, "developer") for message in others):
         why += "; the role becomes system"
     if len(others) > 1:

@@ -73,12 +73,13 @@ def flat_text(message: Message) -> Text:
     """
     content = message.content
     if isinstance(content, list):
-        texts = ((n, _part_text(part)) for n, part in enumerate(content))
+        texts = ((n, part_text(part)) for n, part in enumerate(content))
         return join((content_text(message, n, text) for n, text in texts if text is not None), "\n")
     return content_text(message, None, str(content) if content else "")
 
 
-def _part_text(part: Any) -> str | None:
+def part_text(part: Any) -> str | None:
+    """Return the text of one part of a content list, or None where it is not text."""
     if isinstance(part, str):
         return part
     if isinstance(part, dict) and part.get("type") == "text":

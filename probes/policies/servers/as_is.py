@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ...conversation import Request
 from ..api.plain_chat import plain_chat
-from ..base import Policy, PolicyKind, Prepared
+from ..base import Policy, Prepared
+from ..kind import PolicyKind
 from ..rewrite.preparation import rewritten
 from ..rewrite.system_turns import keep
 
@@ -42,8 +43,10 @@ KINDS = (
         _make,
         source="no server: the request itself",
         date="2026-11",
-        evidence="run",
+        evidence={"messages": "run"},
         cache="paged:256",
         drift="None of its own: what was sent before stays what it was.",
+        generic=True,
+        suite="plain",
     ),
 )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from ...conversation import Message, Request
 from ..api.routes import route_of
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.role_merge import merge_roles
 from ..rewrite.system_turns import indices, is_system, strict_hoist
 from ..rewrite.texts import flat_text
@@ -77,7 +78,7 @@ def take_out_counters(messages: Messages) -> Rewrite:
 
 
 def _flyto_mlx(name: str, options: Mapping[str, str]) -> Policy:
-    multimodal = options.get("engine") == "vlm"
+    multimodal = options["engine"] == "vlm"
     return FlytoMlx(name, options.get("route"), Routes(version="sept", multimodal=multimodal))
 
 
@@ -86,12 +87,13 @@ KINDS = (
         "flyto-mlx",
         "flyto-mlx: notes on /v1/messages, also in tool results, without a probe; elsewhere the hoist",
         _flyto_mlx,
-        {"route": ("none", "chat", "messages", "responses"), "engine": ("text", "vlm")},
         source="panwudi/flyto-mlx 0.7.0",
         date="2026-10",
-        evidence="run",
+        evidence={"system turns on /v1/messages": "run", "conversions of the routes": "read"},
         cache="flyto-mlx",
         drift="A note moves from the turn before it to the user turn after it once that arrives; a refused "
         "note moves all of them into the first block.",
+        options={"route": ROUTES, "engine": PolicyOption(("text", "vlm"), "text")},
+        suite="forks",
     ),
 )

@@ -15,7 +15,8 @@ from ...conversation import TOP_LEVEL, Message, Request
 from ..api.anthropic_route import AnthropicRules, convert_anthropic
 from ..api.chat_route import supports_tools
 from ..api.responses_route import ResponsesRules, convert_responses
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Retry, Rewrite
+from ..base import Action, Messages, Policy, Prepared, Retry, Rewrite
+from ..kind import ROUTES, PolicyKind
 from ..rewrite.reasoning import detects_preserve_thinking
 from ..rewrite.system_turns import is_system, keep, strict_hoist
 from ..rewrite.texts import flat_text
@@ -97,12 +98,13 @@ KINDS = (
         "fusion-mlx",
         "fusion-mlx: one system message, always the first; a default one where there is none",
         _fusion_mlx,
-        {"route": ("none", "chat", "messages", "responses")},
         source="dahai80/fusion-mlx 0.10.24",
         date="2026-10",
-        evidence="run",
+        evidence={"system turns": "run", "conversions of the routes": "inferred"},
         cache="fusion-mlx",
         drift="Every new system turn makes the first message longer, so that everything after it is another "
         "prompt.",
+        options={"route": ROUTES},
+        suite="forks",
     ),
 )

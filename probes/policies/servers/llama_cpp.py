@@ -27,11 +27,12 @@ from ...errors import RenderError
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from ..rewrite.part_texts import as_system, joined, part_text
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import ON, PassesOn, PolicyKind
+from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import has_role, indices, keep
-from ..rewrite.texts import Text, content_text, flat_text, join, rebuilt
+from ..rewrite.texts import Text, content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ def _without_system_role(start: Rewrite) -> tuple[Rewrite, RenderError | None]:
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return LlamaCpp(name, options.get("reasoning_preserve") != "off")
+    return LlamaCpp(name, options["reasoning_preserve"] == "on")
 
 
 KINDS = (
@@ -255,12 +256,17 @@ KINDS = (
         "llama-cpp",
         "llama.cpp: passed on to the template, with variables that keep the reasoning of earlier turns",
         _make,
-        {"reasoning_preserve": ("on", "off")},
         source="ggml-org/llama.cpp common/chat.cpp, common/arg.cpp, common/jinja/caps.cpp at b10775",
         date="2026-09-03",
-        evidence="read",
+        evidence={"messages": "read", "variables for reasoning": "run"},
         cache="llama.cpp",
         drift="The rules change nothing earlier, except that the date variables change at midnight; the rest "
         "is what the template makes of later system turns.",
+        options={"reasoning_preserve": ON},
+        aliases=("llama-server",),
+        # The flag: ggml-org/llama.cpp, common/arg.cpp.
+        kwargs_setting="llama-server … --chat-template-kwargs '{}'",
+        checks=(PassesOn("llama.cpp", 5, "HTTP 500"),),
+        suite="engines",
     ),
 )

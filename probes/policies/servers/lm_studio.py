@@ -16,9 +16,10 @@ from ...conversation import Request
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of
-from ..base import Policy, PolicyKind, Prepared, Rewrite
+from ..base import Policy, Prepared, Rewrite
+from ..kind import ROUTES, PassesOn, PolicyKind
 from ..rewrite.part_texts import as_system
-from ..rewrite.preparation import ROUTE_OPTION, rewritten
+from ..rewrite.preparation import rewritten
 from ..rewrite.system_turns import keep
 
 if TYPE_CHECKING:
@@ -60,11 +61,14 @@ KINDS = (
         "lm-studio",
         "LM Studio: passes messages on; a strict template raises (HTTP 500)",
         _make,
-        {"route": ROUTE_OPTION},
         source="lmstudio-ai/lmstudio-bug-tracker#2298",
         date="2026-08-18",
-        evidence="reported",
+        evidence={"messages": "reported"},
         cache="llama.cpp",
         drift="none of its own: what a message becomes depends on that message alone",
+        options={"route": ROUTES},
+        aliases=("lms",),
+        checks=(PassesOn("lm-studio", 7, "HTTP 500"),),
+        suite="local",
     ),
 )

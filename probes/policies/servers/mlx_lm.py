@@ -21,7 +21,8 @@ from ...errors import RenderError
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import PassesOn, PolicyKind, PolicyOption
 from ..rewrite.part_texts import part_texts
 from ..rewrite.preparation import never_continued, rewritten
 from ..rewrite.system_turns import indices, keep
@@ -105,7 +106,7 @@ def _is_text(part: Any) -> bool:
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return MlxLm(name, bare=options.get("route") == "none")
+    return MlxLm(name, bare=options["route"] == "none")
 
 
 KINDS = (
@@ -113,11 +114,16 @@ KINDS = (
         "mlx-lm",
         "mlx-lm's server: passes messages on; lists become text, errors become HTTP 404",
         _make,
-        {"route": ("none", "chat")},
         source="ml-explore/mlx-lm 0.32.2",
         date="2026-08-22",
-        evidence="run",
+        evidence={"messages": "run"},
         cache="mlx-lm",
         drift="none of its own: what a message becomes depends on that message alone",
+        options={"route": PolicyOption(("none", "chat"), "chat")},
+        aliases=("mlx_lm.server",),
+        # The flag: Blaizzy/mlx-vlm#1128.
+        kwargs_setting="mlx_lm.server … --chat-template-args '{}'",
+        checks=(PassesOn("mlx-lm", 6, "HTTP 404"),),
+        suite="local",
     ),
 )

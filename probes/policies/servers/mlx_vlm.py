@@ -18,11 +18,12 @@ from ...conversation import Message, Request
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from ..rewrite.part_texts import as_system, merge_into_first, part_text, part_texts, stripped
-from ..rewrite.preparation import ROUTE_OPTION, never_continued, rewritten, thinking_asked
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped
+from ..rewrite.preparation import never_continued, rewritten, thinking_asked
 from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
-from ..rewrite.texts import Text, join, rebuilt
+from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
@@ -178,13 +179,17 @@ KINDS = (
         "mlx-vlm",
         "mlx-vlm: later system turns stay in place on /v1/messages since August 2026; /v1/responses hoists",
         _make,
-        {"route": ROUTE_OPTION, "version": (BEFORE, RELEASE)},
         source="Blaizzy/mlx-vlm#2052; release 0.7.10",
         date="2026-08-27",
-        evidence="read",
+        evidence={"release 0.7.10": "read", "pull request 2052, and before": "reported"},
         cache="mlx-vlm",
         drift="none of its own on /v1/messages and chat, since a later system turn leaves what stands before "
         "it as it was; each one on /v1/responses, and with version=before-2052 on /v1/messages, lengthens "
         "the first system message",
+        options={
+            "route": ROUTES,
+            "version": PolicyOption((BEFORE, RELEASE), otherwise="the code of pull request 2052"),
+        },
+        suite="local",
     ),
 )

@@ -17,9 +17,10 @@ from ...conversation import TOP_LEVEL, Message, Request
 from ..api.anthropic_route import BILLING_HEADER, AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system, merge_into_first, part_texts
-from ..rewrite.preparation import ROUTE_OPTION, never_continued, rewritten
+from ..rewrite.preparation import never_continued, rewritten
 from ..rewrite.role_merge import merge_roles
 from ..rewrite.system_turns import has_role, indices, is_system, strict_hoist, system_runs
 from ..rewrite.texts import Text, join, rebuilt
@@ -158,12 +159,16 @@ KINDS = (
         "mtplx",
         "MTPLX: the strict hoist (before issue 477); version=2.12 makes later system turns user turns",
         _make,
-        {"route": ROUTE_OPTION, "version": (RELEASE,)},
         source="youssofal/MTPLX#477; release 2.12.2 for version=2.12",
         date="2026-09-16",
-        evidence="reported",
+        evidence={"before issue 477": "reported", "system turns of version=2.12": "run"},
         cache="mtplx",
         drift="each later system turn lengthens the first system message; with version=2.12 a later one "
         "changes at most the end of the user turn before it",
+        options={
+            "route": ROUTES,
+            "version": PolicyOption((RELEASE,), otherwise="the server before issue 477"),
+        },
+        suite="local",
     ),
 )

@@ -24,10 +24,11 @@ from ...errors import RenderError
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from ..rewrite.part_texts import part_text, stripped, system_turn
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import PolicyKind, PolicyOption
+from ..rewrite.part_texts import stripped, system_turn
 from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
-from ..rewrite.texts import content_text, flat_text, join, rebuilt
+from ..rewrite.texts import content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _fold(messages: Messages) -> Rewrite:
     """Make all system texts, trimmed, one first turn; a single one that stands first stays as it is."""
     turns = [message for message in messages if is_system(message)]
     if not turns or (len(turns) == 1 and has_role(messages[0], "system")):
-        return keep(messages, "stands first in the conversation")
+        return keep(messages, "is first in the conversation")
     texts = [(message, stripped(flat_text(message))) for message in turns]
     kept = [(message, text) for message, text in texts if text]
     empty = [message for message, text in texts if not text]
@@ -187,12 +188,15 @@ KINDS = (
         "ollama",
         "Ollama: its messages for Go templates and for the qwen3.5 and qwen3.8 renderers",
         _make,
-        {"renderer": (GO, QWEN35, QWEN38)},
         source="ollama/ollama template/template.go, model/renderers/qwen35.go; #17757, #17855, #17918",
         date="2026-08-21",
-        evidence="read",
+        evidence={"messages": "read"},
         cache="ollama",
         drift="With qwen3.8 and Go templates that write .System every new system turn lengthens the first "
         "block, so that all behind it is computed again; qwen3.5 leaves earlier text as it is.",
+        options={
+            "renderer": PolicyOption((GO, QWEN35, QWEN38), otherwise="the template's name; go for others")
+        },
+        suite="engines",
     ),
 )

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from ...conversation import Request
 from ..api.routes import route_of
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import OFF, ROUTES, AsksPlacements, Decision, OtherPolicy, PolicyKind, PolicyOption
 from ..rewrite.reasoning import NATIVE_TYPES, VERSIONS
 from ..rewrite.relocation import relocate
 from ..rewrite.role_merge import merge_roles
@@ -35,6 +36,7 @@ from ..rewrite.system_turns import (
     system_runs,
 )
 from ..rewrite.user_notes import note_or_hoist
+from . import omlx_probe
 from .omlx_probe import Probe
 from .omlx_routes import Routes
 
@@ -133,6 +135,10 @@ def _later_runs(messages: Messages) -> list[Run]:
     return [run for run in system_runs(messages) if not run.leads]
 
 
+def _instead_of_in_place(place: Placement) -> Decision:
+    return "note" if place.preceding == "user" else "hoist"
+
+
 def _omlx(name: str, options: Mapping[str, str]) -> Policy:
     return _made(name, options, strict=False)
 
@@ -142,7 +148,7 @@ def _omlx_strict(name: str, options: Mapping[str, str]) -> Policy:
 
 
 def _made(name: str, options: Mapping[str, str], *, strict: bool) -> Policy:
-    version = options.get("version", "latest")
+    version = options["version"]
     accepts_tool = options.get("tool_predecessor", "off" if version == "0.5.3" else "on") == "on"
     return Omlx(
         name,
@@ -150,48 +156,84 @@ def _made(name: str, options: Mapping[str, str], *, strict: bool) -> Policy:
         route=options.get("route"),
         routes=Routes(
             version=version,
-            multimodal=options.get("engine") == "vlm",
+            multimodal=options["engine"] == "vlm",
             model_type=options.get("model_type"),
         ),
         predecessors=PREDECESSORS if accepts_tool else ("user",),
-        leading_shape=options.get("leading_shape") == "on",
+        leading_shape=options["leading_shape"] == "on",
         tool_note=options.get("tool_note") == "on",
     )
 
 
-_SWITCH = ("on", "off")
 _STRICT_OPTIONS = {
-    "route": ("none", "chat", "messages", "responses"),
-    "version": VERSIONS,
-    "tool_predecessor": _SWITCH,
-    "leading_shape": _SWITCH,
-    "engine": ("text", "vlm"),
-    "model_type": tuple(NATIVE_TYPES),
+    "route": ROUTES,
+    "version": PolicyOption(VERSIONS, VERSIONS[-1]),
+    "tool_predecessor": PolicyOption(("on", "off"), otherwise="version: off in 0.5.3, on since"),
+    "leading_shape": OFF,
+    "engine": PolicyOption(("text", "vlm"), "text"),
+    "model_type": PolicyOption(tuple(NATIVE_TYPES), otherwise="none of these"),
 }
+#: Only conversations whose system turns all stand after a `user` or `tool` turn can be left as they are.
+_ELSEWHERE = (
+    "except before a user turn and after an assistant turn. There no template helps: this server leaves none "
+    "in place, but makes them notes in user turns or joins all of them into the first message"
+)
+#: docs/servers.md, sections 1.8 and 1.12.
+_KWARGS_SETTING = '"chat_template_kwargs": {} in the model\'s settings'
 _SOURCE = "jundot/omlx 0.5.3 (commit d5084907) and code of September 2026; jundot/omlx#2753, #2882, #3608"
 KINDS = (
     PolicyKind(
         "omlx",
         "oMLX: in place where the template can, else notes, else the hoist",
         _omlx,
-        {**_STRICT_OPTIONS, "tool_note": _SWITCH},
         source=_SOURCE,
         date="2026-10",
-        evidence="run",
+        evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "read"},
         cache="paged:256",
         drift="A system turn that a user turn comes to follow becomes a note in that turn, and one refused "
         "note moves all earlier notes into the first block.",
+        options={**_STRICT_OPTIONS, "tool_note": OFF},
+        cache_options=("version",),
+        shorthands={"pr-1991": "leading_shape=on"},
+        kwargs_setting=_KWARGS_SETTING,
+        suite="forks",
+        checks=(
+            AsksPlacements(
+                "omlx", 0, omlx_probe.answers, omlx_probe.rejected_ids, _instead_of_in_place, _ELSEWHERE
+            ),
+            AsksPlacements(
+                "omlx:pr-1991",
+                1,
+                omlx_probe.leading_answers,
+                omlx_probe.leading_rejected_ids,
+                _instead_of_in_place,
+                _ELSEWHERE,
+                options="leading_shape=on",
+                leading=True,
+            ),
+        ),
     ),
     PolicyKind(
         "omlx-strict",
         "oMLX with preserve_mid_system_cache off: in place where the template can, else the hoist",
         _omlx_strict,
-        _STRICT_OPTIONS,
         source=_SOURCE,
         date="2026-10",
-        evidence="run",
+        evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "read"},
         cache="paged:256",
         drift="Every system turn that the template cannot leave in place makes the first block longer, so "
         "that everything after it is another prompt.",
+        options=_STRICT_OPTIONS,
+        cache_options=("version",),
+        shorthands={"pr-1991": "leading_shape=on"},
+        kwargs_setting=_KWARGS_SETTING,
+        suite="forks",
+        remedies=(
+            OtherPolicy(
+                "omlx",
+                "preserve_mid_system_cache=true",
+                '"preserve_mid_system_cache": true in oMLX\'s settings',
+            ),
+        ),
     ),
 )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from ...conversation import Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
+from ...text import common_prefix
 
 Layer = Literal[
     "settings.chat_template_kwargs",
@@ -245,7 +246,7 @@ def retried(request: Request, engine: Engine) -> Request:
 def _retry(template: ChatTemplate, request: Request, engine: Engine, without: str | None) -> KwargsRetry:
     text, error = _try(template, retried(request, engine))
     tools = ("tools",) if engine == "text" and request.tools and "tools" not in request.kwargs else ()
-    shared = None if text is None or without is None else shared_length(text, without)
+    shared = None if text is None or without is None else common_prefix(text, without)
     return KwargsRetry(engine, (*request.kwargs, *tools), None if text is None else len(text), error, shared)
 
 
@@ -254,9 +255,3 @@ def _try(template: ChatTemplate, request: Request) -> tuple[str | None, str | No
         return template.render_request(request), None
     except RenderError as error:
         return None, str(error)
-
-
-def shared_length(one: str, other: str) -> int:
-    """Return how many characters two texts share from their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...conversation import Request
 from ..api.plain_chat import plain_chat
-from ..base import Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Messages, Policy, Prepared, Rewrite
 from ..rewrite.preparation import rewritten
 from ..rewrite.role_merge import merge_roles
 
@@ -40,25 +40,12 @@ class OmlxPart:
         return rewritten(chat, rewrite.then(merge_roles) if self.merge else rewrite)
 
 
-def kinds(
-    name: str, rule: Callable[[Messages], Rewrite], summary: str, drift: str
-) -> tuple[PolicyKind, PolicyKind]:
-    """Return a rule's two policies: by itself, and `NAME+merge`, which then joins neighbouring turns."""
+def maker(
+    rule: Callable[[Messages], Rewrite], *, merge: bool = False
+) -> Callable[[str, Mapping[str, str]], Policy]:
+    """Return what makes a policy of a rule, for `PolicyKind.make`."""
 
-    def kind(full_name: str, summary: str, merge: bool) -> PolicyKind:
-        def make(given: str, options: Mapping[str, str]) -> Policy:
-            return OmlxPart(given, rule, merge)
+    def make(name: str, options: Mapping[str, str]) -> Policy:
+        return OmlxPart(name, rule, merge)
 
-        return PolicyKind(
-            full_name,
-            summary,
-            make,
-            source="jundot/omlx 0.5.3 (commit d5084907)",
-            date="2026-07-23",
-            evidence="run",
-            cache="paged:256",
-            drift=drift,
-        )
-
-    joined = f"{name}, then joins neighbouring turns of one role"
-    return kind(name, summary, False), kind(f"{name}+merge", joined, True)
+    return make

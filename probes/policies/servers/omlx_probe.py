@@ -9,13 +9,14 @@ for; its text is this package's own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from ...conversation import Request
-from ...errors import RenderError
+from ...errors import RenderError, RenderLimit
+from ..kind import Answer
 from ..rewrite.system_turns import Placement
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ TOOL_MARKER = "__OMLX_MID_SYSTEM_PROBE_TOOL__"
 SYSTEM_MARKER = "__OMLX_MID_SYSTEM_PROBE_SYSTEM__"
 ASSISTANT_MARKER = "__OMLX_MID_SYSTEM_PROBE_ASSISTANT__"
 CALL_ID = "omlx_mid_system_probe_call"
+#: A call id that strict templates accept.
+_STRICT_CALL_ID = "omlxcall1"
 TOOL_NAME = "omlx_probe_tool"
 PROBE_TOOL = {
     "type": "function",
@@ -36,19 +39,6 @@ PROBE_TOOL = {
         "parameters": {"type": "object", "properties": {}},
     },
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the probe concluded for one placement.
-
-    Attributes:
-        in_place: the server leaves such system turns where they stand.
-        why: one clause for people.
-    """
-
-    in_place: bool
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +80,63 @@ class Probe:
                 template, place, request, probe_messages(place, leading=leading)
             )
         return answer
+
+
+def answers(template: ChatTemplate, request: Request, places: Sequence[Placement]) -> dict[Placement, Answer]:
+    """Return what the server concludes for each of the placements, for requests like the one given."""
+    probe = Probe()
+    _render_ahead(template, request, places, leading=False)
+    return {place: probe(template, place, request) for place in places}
+
+
+def leading_answers(
+    template: ChatTemplate, request: Request, places: Sequence[Placement]
+) -> dict[Placement, Answer]:
+    """Return the same as `answers` for a request that begins with a system message (jundot/omlx#1991)."""
+    probe = Probe()
+    _render_ahead(template, request, places, leading=True)
+    return {place: probe(template, place, request, leading=True) for place in places}
+
+
+def _render_ahead(
+    template: ChatTemplate, request: Request, places: Sequence[Placement], *, leading: bool
+) -> None:
+    """Render at once what the probe is going to ask for, one placement after the other."""
+    arguments = {
+        "tools": [PROBE_TOOL] if request.tools else None,
+        "kwargs": dict(request.kwargs),
+        "now": request.now,
+    }
+    template.render_ahead(
+        {"messages": probe_messages(place, leading=leading), **arguments} for place in places
+    )
+
+
+def rejected_ids(
+    template: ChatTemplate, request: Request, given: Mapping[Placement, Answer]
+) -> tuple[str, ...]:
+    """Return the probe's call id where it fails with that one and passes with nine letters and digits."""
+    return _rejected_ids(template, request, given, leading=False)
+
+
+def leading_rejected_ids(
+    template: ChatTemplate, request: Request, given: Mapping[Placement, Answer]
+) -> tuple[str, ...]:
+    """Return the same as `rejected_ids` for a request that begins with a system message."""
+    return _rejected_ids(template, request, given, leading=True)
+
+
+def _rejected_ids(
+    template: ChatTemplate, request: Request, given: Mapping[Placement, Answer], *, leading: bool
+) -> tuple[str, ...]:
+    if template.supports_mid_system_messages is False:
+        return ()
+    for place, answer in given.items():
+        if place.preceding == "tool" and not answer.in_place:
+            messages = probe_messages(place, call_id=_STRICT_CALL_ID, leading=leading)
+            if judge_probe(template, place, request, messages).in_place:
+                return (CALL_ID,)
+    return ()
 
 
 def _source(template: ChatTemplate) -> str | None:
@@ -166,7 +213,7 @@ def judge_probe(
             fewer = {key: value for key, value in arguments.items() if key not in dropped}
             text = _render(template, messages, fewer, request.now)
     except RenderError as error:
-        return Answer(False, f"the template raises {error}")
+        return Answer(False, f"the template {error.clause}", not isinstance(error, RenderLimit))
     return _judge(text, place)
 
 

@@ -24,10 +24,10 @@ from ...errors import RenderError
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from ..rewrite.part_texts import as_system, merge_into_first, part_texts, system_turn
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, system_turn, whole_text
 from ..rewrite.preparation import (
-    ROUTE_OPTION,
     extract_text,
     never_continued,
     rewritten,
@@ -128,7 +128,7 @@ def drop_counters(messages: Messages) -> Rewrite:
 
 def hoist(messages: Messages) -> Rewrite:
     """Move all system texts into the first message; without any text the system messages vanish."""
-    return merge_into_first(messages, _own_text, BETWEEN_TEXTS, "moved into the first system message")
+    return merge_into_first(messages, whole_text, BETWEEN_TEXTS, "moved into the first system message")
 
 
 def relocate_or_hoist(messages: Messages) -> Rewrite:
@@ -140,7 +140,7 @@ def relocate_or_hoist(messages: Messages) -> Rewrite:
     refused = tuple(Action("refused", run.indices, "no user turn behind it") for run in stuck)
     why = "moved into the first system message: the server relocates all later system turns or none"
     return Rewrite(messages, refused).then(
-        lambda given: merge_into_first(given, _own_text, BETWEEN_TEXTS, why)
+        lambda given: merge_into_first(given, whole_text, BETWEEN_TEXTS, why)
     )
 
 
@@ -193,8 +193,8 @@ def _relocate(messages: Messages) -> Rewrite:
         position = run.stop + 1
         reminders = _reminders(run)
         output.append(_with_reminders(host, reminders) if reminders else host)
-        empty = [message for message in run.messages if not _own_text(message, False)]
-        moved = [message for message in run.messages if _own_text(message, False)]
+        empty = [message for message in run.messages if not whole_text(message, False)]
+        moved = [message for message in run.messages if whole_text(message, False)]
         if empty:
             actions.append(Action("dropped", indices(empty), "no text"))
         if moved:
@@ -205,7 +205,7 @@ def _relocate(messages: Messages) -> Rewrite:
 
 
 def _reminders(run: Run) -> Text | None:
-    texts = [text.wrapped(*REMINDER) for message in run.messages for text in _own_text(message, False)]
+    texts = [text.wrapped(*REMINDER) for message in run.messages for text in whole_text(message, False)]
     return join(texts, "\n") if texts else None
 
 
@@ -219,11 +219,6 @@ def _with_reminders(host: Message, reminders: Text) -> Message:
     body = content_text(host, None, host.content if isinstance(host.content, str) else "")
     text = join((reminders, body), BETWEEN_TEXTS) if body else reminders
     return rebuilt(host, text.text, text.pieces())
-
-
-def _own_text(message: Message, leads: bool) -> list[Text]:
-    text = join(part_texts(message), "\n")
-    return [text] if text else []
 
 
 def _is_counter(message: Message, following: Message | None) -> bool:
@@ -295,10 +290,10 @@ def _make(name: str, options: Mapping[str, str]) -> Policy:
     return RapidMlx(
         name,
         options.get("route"),
-        relocate=options.get("relocate") == "on",
-        drops_counter=options.get("counter") != "keep",
+        relocate=options["relocate"] == "on",
+        drops_counter=options["counter"] == "drop",
         harmony=harmony,
-        text_engine=options.get("engine") == "text",
+        text_engine=options["engine"] == "text",
     )
 
 
@@ -307,18 +302,19 @@ KINDS = (
         "rapid-mlx",
         "Rapid-MLX: the hoist on /v1/messages and /v1/responses; on chat only after the template raised",
         _make,
-        {
-            "route": ROUTE_OPTION,
-            "relocate": ("on", "off"),
-            "counter": ("drop", "keep"),
-            "harmony": ("on", "off"),
-            "engine": ("vlm", "text"),
-        },
         source="raullenchai/Rapid-MLX 0.16.10",
         date="2026-10",
-        evidence="run",
+        evidence={"system turns": "run", "conversions of the routes": "run"},
         cache="rapid-mlx",
         drift="each later system turn lengthens the first system message; with relocate=on the request that "
         "ends in one hoists all of them, and the next, where a user turn follows, relocates all",
+        options={
+            "route": ROUTES,
+            "relocate": OFF,
+            "counter": PolicyOption(("drop", "keep"), "drop"),
+            "harmony": PolicyOption(("on", "off"), otherwise="whether the template is one of Harmony"),
+            "engine": PolicyOption(("vlm", "text"), "vlm"),
+        },
+        suite="local",
     ),
 )

@@ -19,7 +19,8 @@ from ...conversation import Message, Request
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
-from ..base import Messages, Policy, PolicyKind, Prepared, Rewrite
+from ..base import Messages, Policy, Prepared, Rewrite
+from ..kind import ROUTES, AsksOnce, PolicyKind, PolicyOption
 from ..rewrite.part_texts import merge_into_first, part_texts, stripped
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import is_system, keep
@@ -104,7 +105,7 @@ def _body_kwargs(request: Request, template: ChatTemplate) -> Mapping[str, Any]:
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Sglang(name, options.get("route"), options.get("version", TESTS))
+    return Sglang(name, options.get("route"), options["version"])
 
 
 KINDS = (
@@ -112,12 +113,17 @@ KINDS = (
         "sglang",
         "SGLang: /v1/messages in place where the template writes it, else one system block; chat as it is",
         _make,
-        {"route": ("chat", "messages", "responses", "none"), "version": (MOVES_ALL, TESTS)},
         source="sgl-project/sglang#26773, #28906, python/sglang/srt/entrypoints/anthropic",
         date="2026-06-22",
-        evidence="read",
+        evidence={"messages": "read"},
         cache="sglang",
         drift="Where the template does not write later system turns, every new one on /v1/messages lengthens "
         "the first block, so that all behind it is computed again; else earlier text stays.",
+        options={
+            "route": PolicyOption(("chat", "messages", "responses", "none"), otherwise=ROUTES.otherwise),
+            "version": PolicyOption((MOVES_ALL, TESTS), TESTS),
+        },
+        checks=(AsksOnce("sglang", 3, sglang_test, "route=messages"),),
+        suite="engines",
     ),
 )

@@ -21,10 +21,11 @@ from ...conversation import Message, Request
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Rewrite
-from ..rewrite.part_texts import merge_into_first, part_text, part_texts
+from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
+from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.system_turns import BETWEEN_SYSTEM_TEXTS, indices, is_system, keep
-from ..rewrite.texts import Text, join, rebuilt
+from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 from .inline_detection import Detector, vllm_test
 
@@ -140,7 +141,7 @@ def _fold(messages: Messages) -> Rewrite:
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Vllm(name, options.get("route"), options.get("version", TESTS))
+    return Vllm(name, options.get("route"), options["version"])
 
 
 KINDS = (
@@ -148,12 +149,23 @@ KINDS = (
         "vllm",
         "vLLM: /v1/messages in place where the template renders that, else one system block; chat as it is",
         _make,
-        {"route": ("chat", "messages", "responses", "none"), "version": (MOVES_ALL, MOVES_NONE, TESTS)},
         source="vllm-project/vllm#44283, #44602, #46025, #43590",
         date="2026-06-18",
-        evidence="reported",
+        evidence={"messages": "reported"},
         cache="vllm:16",
         drift="Where the template raises, every new system turn on /v1/messages lengthens the first "
         "block, so that all behind it is computed again; else earlier text stays.",
+        options={
+            "route": PolicyOption(("chat", "messages", "responses", "none"), otherwise=ROUTES.otherwise),
+            "version": PolicyOption((MOVES_ALL, MOVES_NONE, TESTS), TESTS),
+        },
+        shorthands={"chat-completions": "route=chat"},
+        # The flag: waybarrios/vllm-mlx#394, which names vLLM's too.
+        kwargs_setting="vllm serve … --default-chat-template-kwargs '{}'",
+        checks=(
+            AsksOnce("vllm", 2, vllm_test, "route=messages", joined=" without a separator"),
+            PassesOn("vllm:chat-completions", 4, "HTTP 400", "route=chat"),
+        ),
+        suite="engines",
     ),
 )

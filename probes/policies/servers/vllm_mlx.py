@@ -23,9 +23,10 @@ from ...conversation import Message, Request
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
-from ..base import Action, Messages, Policy, PolicyKind, Prepared, Retry, Rewrite
-from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped
-from ..rewrite.preparation import ROUTE_OPTION, extract_text, never_continued, rewritten, thinks_by_default
+from ..base import Action, Messages, Policy, Prepared, Retry, Rewrite
+from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..rewrite.part_texts import as_system, merge_into_first, stripped, whole_text
+from ..rewrite.preparation import extract_text, never_continued, rewritten, thinks_by_default
 from ..rewrite.system_turns import has_role, indices, is_system
 from ..rewrite.texts import Text, content_text, join, rebuilt
 from ..rewrite.tool_arguments import as_value, parse_arguments
@@ -81,7 +82,7 @@ class VllmMlx:
 
 def hoist(messages: Messages) -> Rewrite:
     """Move all system texts into the first message; where there is none, an empty system message stays."""
-    after = merge_into_first(messages, _own_text, BETWEEN_TEXTS, "moved into the first system message")
+    after = merge_into_first(messages, whole_text, BETWEEN_TEXTS, "moved into the first system message")
     systems = [message for message in messages if is_system(message)]
     if not systems or (after.messages and is_system(after.messages[0])):
         return after
@@ -114,13 +115,8 @@ def drop_billing_lines(messages: Messages) -> Rewrite:
     return Rewrite(output, (Action("dropped", indices(changed), why),) if changed else ())
 
 
-def _own_text(message: Message, leads: bool) -> list[Text]:
-    text = join(part_texts(message), "\n")
-    return [text] if text else []
-
-
 def _trimmed_text(message: Message, leads: bool) -> list[Text]:
-    return [text for given in _own_text(message, leads) if (text := stripped(given))]
+    return [text for given in whole_text(message, leads) if (text := stripped(given))]
 
 
 def _hoist_trimmed(messages: Messages) -> Rewrite:
@@ -200,7 +196,7 @@ def _without_extras(request: Request) -> Retry:
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return VllmMlx(name, options.get("route"), text_engine=options.get("engine") == "text")
+    return VllmMlx(name, options.get("route"), text_engine=options["engine"] == "text")
 
 
 KINDS = (
@@ -208,12 +204,15 @@ KINDS = (
         "vllm-mlx",
         "vllm-mlx: the hoist on /v1/messages and /v1/responses; neighbours joined in place on chat",
         _make,
-        {"route": ROUTE_OPTION, "engine": ("vlm", "text")},
         source="waybarrios/vllm-mlx 0.6.0",
         date="2026-10",
-        evidence="run",
+        evidence={"system turns": "run", "conversions of the routes": "run"},
         cache="vllm-mlx",
         drift="each later system turn on /v1/messages or /v1/responses lengthens the first system message; "
         "on chat one that joins the one before it lengthens that",
+        options={"route": ROUTES, "engine": PolicyOption(("vlm", "text"), "vlm")},
+        # The flag: waybarrios/vllm-mlx#394.
+        kwargs_setting="vllm-mlx serve … --default-chat-template-kwargs '{}'",
+        suite="local",
     ),
 )

@@ -142,7 +142,7 @@ def _is_header(record: Mapping[str, Any], dialect: Dialect, where: str) -> bool:
         )
     if unknown:
         raise InputError(
-            f"{', '.join(sorted(unknown))} is no setting that reaches a template",
+            f"{', '.join(sorted(unknown))} is not a setting that reaches a template",
             where=where,
             fix=f"a line of settings holds {', '.join(sorted(_SETTINGS[dialect]))}",
         )

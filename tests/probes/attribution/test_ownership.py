@@ -192,6 +192,34 @@ def test_joining_characters_belong_to_the_text_after_them() -> None:
     assert owners == [0] * 4 + [2] * 6
 
 
+def owners_of(source: str, *contents: str, text: str) -> list[Owner]:
+    """Return who owns each character of a stretch of the prompt of user messages."""
+    template = ChatTemplate({"default": source}, source="test")
+    client = Request(tuple(Message({"role": "user", "content": each}, n) for n, each in enumerate(contents)))
+    prompt = template.render_request(client)
+    start = prompt.index(text)
+    return [owner_at(template, client, client, prompt, start + at, lambda: prompt) for at in range(len(text))]
+
+
+def test_a_header_belongs_to_the_message_that_was_bound_last() -> None:
+    source = (
+        "{% set first = messages[0] %}{% for m in messages %}<{{ loop.index }}>{{ m.content }}{% endfor %}"
+    )
+    owners = owners_of(source, "aa", "bb", "cc", text="<2>")
+    assert [(owner.field, owner.index) for owner in owners] == [("header", 1)] * 3
+
+
+def test_texts_that_may_not_change_together_are_told_apart_one_by_one() -> None:
+    source = (
+        "{% if messages[0].content != 'aa' and messages[2].content != 'cc' %}{{ raise_exception('no') }}"
+        "{% endif %}{{ messages | map(attribute='content') | join }}"
+    )
+    owners = owners_of(source, "aa", "bb", "cc", text="aabbcc")
+    assert [(owner.field, owner.index) for owner in owners] == [
+        ("content", index) for index in (0, 0, 1, 1, 2, 2)
+    ]
+
+
 @given(st.text())
 def test_alteration_keeps_the_length_and_what_steers(text: str) -> None:
     altered = alter_text(text)

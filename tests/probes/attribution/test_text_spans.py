@@ -121,7 +121,7 @@ def test_texts_that_the_server_leaves_out_are_missing() -> None:
     counter = "<total_tokens>99 tokens left</total_tokens>"
     row = rendered(PLAIN, "rapid-mlx:route=none", ("user", "hi"), ("system", counter))
     assert row.text_missing_of == (1,)
-    assert [turn.fate for turn in row.system_turns] == ["dropped"]
+    assert [turn.outcome for turn in row.system_turns] == ["dropped"]
 
 
 def test_a_message_without_text_is_not_missing() -> None:
@@ -140,7 +140,7 @@ def test_only_a_text_without_letters_is_told_by_the_string_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "given", "fates"),
+    ("policy", "given", "outcomes"),
     [
         ("as-is", ("s", "u", "s", "d"), {0: "kept", 2: "kept", 3: "kept"}),
         ("hoist", ("s", "u", "s", "d"), {0: "kept", 2: "hoisted", 3: "hoisted"}),
@@ -151,31 +151,31 @@ def test_only_a_text_without_letters_is_told_by_the_string_alone() -> None:
         ("mlx-vlm:route=responses", ("s", "u", "s", "a"), {0: "kept", 2: "hoisted"}),
     ],
 )
-def test_fates(policy: str, given: tuple[str, ...], fates: dict[int, str]) -> None:
+def test_fates(policy: str, given: tuple[str, ...], outcomes: dict[int, str]) -> None:
     roles = {"s": "system", "d": "developer", "u": "user", "a": "assistant"}
     row = rendered(PLAIN, policy, *((roles[letter], f"text {n}") for n, letter in enumerate(given)))
-    assert {turn.message: turn.fate for turn in row.system_turns} == fates
+    assert {turn.message: turn.outcome for turn in row.system_turns} == outcomes
     assert row.text_missing_of == ()
 
 
 def test_a_template_without_a_system_role_gets_the_text_elsewhere() -> None:
     source = loop("{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}")
     row = rendered(source, "llama-cpp", ("system", "be brief"), ("user", "hi"))
-    assert [(turn.fate, turn.leading) for turn in row.system_turns] == [("relocated", True)]
+    assert [(turn.outcome, turn.leading) for turn in row.system_turns] == [("relocated", True)]
 
 
 def test_what_the_template_does_to_a_turn_that_the_server_keeps() -> None:
     moving = "".join(loop("{{ m.content }}", f"if m.role {sign} 'system'") for sign in ("==", "!="))
     given = (("system", "first"), ("user", "hi"), ("system", "later"))
-    assert [turn.fate for turn in rendered(moving, "as-is", *given).system_turns] == ["kept", "moved"]
+    assert [turn.outcome for turn in rendered(moving, "as-is", *given).system_turns] == ["kept", "moved"]
     losing = "{{ messages[0].content }}{{ messages[1].content }}"
-    assert [turn.fate for turn in rendered(losing, "as-is", *given).system_turns] == ["kept", "lost"]
+    assert [turn.outcome for turn in rendered(losing, "as-is", *given).system_turns] == ["kept", "lost"]
 
 
 def test_a_top_level_system_text_is_a_leading_turn() -> None:
     given = (("user", [{"type": "text", "text": "hi"}]),)
     row = rendered(PLAIN, "mtplx", *given, dialect="anthropic-messages", system="be brief")
-    assert [(turn.message, turn.fate, turn.leading) for turn in row.system_turns] == [(-1, "kept", True)]
+    assert [(turn.message, turn.outcome, turn.leading) for turn in row.system_turns] == [(-1, "kept", True)]
 
 
 # Special tokens

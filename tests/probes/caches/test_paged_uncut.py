@@ -96,7 +96,7 @@ def test_a_small_windows_blocks_are_the_first_multiple_within_512_and_1024(windo
     ],
 )
 def test_floors(size, shared, stored, length, kind, version, expected):
-    cache = make_cache("paged", model_kind=kind, block_size=size, version=version)
+    cache = make_cache("paged", model_kind=kind, block_size=size, options={"version": version})
     assert cache.reusable(shared, length) == expected
     turn(cache, range(stored))
     assert cache.reusable(shared, length) == expected
@@ -106,7 +106,7 @@ def test_floors(size, shared, stored, length, kind, version, expected):
 
 def test_the_trace_of_issue_2876():
     """jundot/omlx#2876; its fourth row gives 0 where the rule gives 2048, see docs/caches.md."""
-    cache = make_cache("paged", model_kind="hybrid", version="sept")
+    cache = make_cache("paged", model_kind="hybrid", options={"version": "sept"})
     prompts = [784, 1568, 2381, 3218, 4057, 4896, 5735, 6575, 7414]
     logged = [0, 0, 0, 0, 2048, 2048, 4096, 4096, 6144]
     reused = [turn(cache, range(length)) for length in prompts]

@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from tplaudit.probes.caches.registry import make_cache, names
+from tplaudit.probes.caches.registry import make_cache, names, server_cache
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.policies.registry import POLICIES
+from tplaudit.probes.policies.registry import POLICIES, parse_policy
 
 
 def array(tokens):
@@ -111,7 +111,7 @@ def test_a_whole_prompt_gives_up_its_last_block(name):
 def test_the_versions_of_omlx_differ_where_all_is_there():
     reused = {}
     for version in ("0.5.3", "sept", "latest"):
-        cache = make_cache("paged", model_kind="hybrid", version=version)
+        cache = make_cache("paged", model_kind="hybrid", options={"version": version})
         cache.store(array(range(6000)))
         reused[version] = [cache.match(array(range(length))).reused for length in (4096, 5000, 6500)]
     assert reused == {"0.5.3": [0, 4096, 4096], "sept": [2048, 4096, 4096], "latest": [2048, 4096, 5999]}
@@ -136,7 +136,55 @@ def test_capacity_reaches_every_cache():
             assert cache.statistics.refused_blocks + cache.statistics.evicted_blocks > 0
 
 
-def test_listing_caches_loads_none():
-    code = "import sys, tplaudit.probes.caches.registry as c; c.names(); print('numpy' in sys.modules)"
+def test_the_registry_itself_loads_nothing_heavy():
+    code = "import sys, tplaudit.probes.caches.registry as c; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "block"),
+    [
+        ("as-is", "paged", 256),
+        ("omlx", "paged", 256),
+        ("fusion-mlx", "fusion-mlx", 64),
+        ("flyto-mlx", "flyto-mlx", 256),
+        ("mtplx", "mtplx", 1),
+        ("vllm", "vllm", 16),
+        ("mlx-vlm", "mlx-vlm", 16),
+        ("rapid-mlx", "rapid-mlx", 1),
+        ("lm-studio", "llama.cpp", 1),
+    ],
+)
+def test_a_policy_has_its_servers_cache(policy, kind, block):
+    cache = server_cache(parse_policy(policy))
+    assert (cache.kind, cache.block_size) == (kind, block)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_given_size_makes_a_paged_cache_of_any_policy(policy):
+    cache = server_cache(parse_policy(policy), block_size=32)
+    assert (cache.kind, cache.block_size) == ("paged", 32)
+
+
+@pytest.mark.parametrize("kind", ["plain", "hybrid", "rotating:40", "chunked:64", "recurrent"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policys_cache_takes_every_kind_of_model(policy, kind):
+    assert server_cache(parse_policy(policy), model_kind=kind).reusable(0, 1000) == 0
+
+
+def test_the_version_of_omlx_is_its_caches():
+    for version, expected in (("0.5.3", 0), ("sept", 2048)):
+        cache = server_cache(parse_policy(f"omlx:version={version}"), model_kind="hybrid")
+        assert cache.reusable(4096, 4096) == expected
+
+
+@pytest.mark.parametrize("policy", ["flyto-mlx", "fusion-mlx"])
+def test_servers_that_took_over_an_earlier_omlx(policy):
+    cache = server_cache(parse_policy(policy), model_kind="hybrid")
+    assert cache.reusable(4096, 4096) == 0
+    assert cache.tails is False
+
+
+def test_another_servers_version_is_no_version_of_omlx():
+    assert server_cache(parse_policy("vllm:version=2026-06-02")).kind == "vllm"

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.caches.base import Block, Match, PromptBoundaries, bytes_before, last_position, trim
-from tplaudit.probes.caches.radix_tree import OllamaCache, SglangCache
 from tplaudit.probes.caches.sequence_cache import SequenceCache
 from tplaudit.probes.caches.sequences import TokenSequence
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
 from tplaudit.probes.caches.servers.mlx_lm import MlxLmCache
 from tplaudit.probes.caches.servers.mlx_vlm import MlxVlmSnapshots
 from tplaudit.probes.caches.servers.mtplx import MtplxCache
+from tplaudit.probes.caches.servers.ollama import OllamaCache
 from tplaudit.probes.caches.servers.rapid_mlx import RapidMlxCache
+from tplaudit.probes.caches.servers.sglang import SglangCache
 from tplaudit.probes.caches.servers.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes

@@ -26,10 +26,10 @@ from tplaudit.probes.cost.calibration import (
     to_json,
     write_calibration,
 )
+from tplaudit.probes.cost.machine import processor_of, this_machine
 from tplaudit.probes.cost.measure import NEW_TOKENS, calibrate, new_calibration, steps, tokens_to_run
 from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.machine import processor_of, this_machine
 from tplaudit.probes.models.model import find_model, load_model
 
 DEPTH = 512
@@ -237,7 +237,7 @@ def test_the_group_size_belongs_to_quantised_state_only():
         == replace(model_identity(load_model(None)), source=plain.source)
     )
     by_32, by_64 = (identified(directory, kv_bits=8, kv_group_size=size) for size in (32, 64))
-    assert by_32 == replace(load_model(None).identity(8, 32), source=by_32.source)
+    assert by_32 == replace(model_identity(load_model(None), 8, 32), source=by_32.source)
     assert len({calibration_file(each) for each in (plain, by_32, by_64)}) == 3
     assert misfits(replace(made(), model=by_32, versions=kept.measured_versions()), by_64)
 

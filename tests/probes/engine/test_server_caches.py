@@ -14,13 +14,12 @@ from tplaudit.probes.caches.hashes import block_hash
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.engine.mlx_engine import tolerance
+from tplaudit.probes.policies.registry import POLICIES
 
 TINY = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))
 SIZE = 16
-KINDS = (
-    *("paged", "flyto-mlx", "fusion-mlx", "rapid-mlx", "vllm-mlx", "mlx-vlm", "mtplx"),
-    *("mlx-lm", "llama.cpp", "vllm", "sglang", "ollama"),
-)
+#: The caches that servers keep unless they are told otherwise.
+KINDS = tuple(dict.fromkeys(kind.cache.partition(":")[0] for kind in POLICIES.values()))
 PAIRS = [
     (name, kind) if name == "qwen3_5" else pytest.param(name, kind, marks=pytest.mark.slow)
     for name in ("qwen3_5", "llama", "gemma3_text", "baichuan_m1", "llama4", "deepseek_v32")

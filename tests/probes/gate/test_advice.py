@@ -6,10 +6,12 @@ import pytest
 from tplaudit.probes.gate.advice import all_patterns, patterns
 from tplaudit.probes.gate.allowances import allowing, read_allowances
 from tplaudit.probes.gate.report import Change
+from tplaudit.probes.gate.subject import Subject, read_subject
 
 
-def change(rule: str, *subjects: str, kind: str = "changed", accepted: str | None = None) -> Change:
-    return Change(kind, rule, "", None, None, "", "error", None, subjects, (), accepted, "")
+def change(rule: str, *subjects: str | Subject, kind: str = "changed", accepted: str | None = None) -> Change:
+    named = tuple(subject if isinstance(subject, Subject) else read_subject(subject) for subject in subjects)
+    return Change(kind, rule, "", None, None, "", "error", None, named, (), accepted, "")
 
 
 @pytest.mark.parametrize(
@@ -18,7 +20,7 @@ def change(rule: str, *subjects: str, kind: str = "changed", accepted: str | Non
         (change("generation-prompt", "plain/chat"), ("changed:generation-prompt",)),
         (change("prompt-changed", "plain/chat", "plain/chat@raw"), ("changed:plain/chat",)),
         (
-            change("prompt-changed", "rag:plain/chat", "tools/round"),
+            change("prompt-changed", Subject("plain", "chat", view="rag"), "tools/round"),
             ("changed:plain/chat", "changed:tools/round"),
         ),
         (change("prompt-changed", "plain/chat", "plain/question"), ("changed:plain/*",)),

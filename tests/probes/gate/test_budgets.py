@@ -17,11 +17,11 @@ from tplaudit.probes.cost.calibration import (
     config_digest,
     write_calibration,
 )
+from tplaudit.probes.cost.machine import Machine
 from tplaudit.probes.errors import InputError, UsageError
-from tplaudit.probes.gate.budgets import Budget, evaluate, read_budget_option, read_budget_table, read_limit
+from tplaudit.probes.gate.budgets import Budget, evaluate, read_budget_option, read_limit
 from tplaudit.probes.gate.observe.replays import Replaying, ReplayNumbers, replay
 from tplaudit.probes.gate.prediction import Predictor, predictor
-from tplaudit.probes.machine import Machine
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer
@@ -59,8 +59,8 @@ def test_limits(text: str, base: float | None, allowed: float | None) -> None:
     assert read_limit(text, "here").of(base) == pytest.approx(allowed)
 
 
-@pytest.mark.parametrize("text", ["", "many", "+5", "5%", "base5", "base+", "-3", "base+5%%", "1e9", True])
-def test_no_limits(text: object) -> None:
+@pytest.mark.parametrize("text", ["", "many", "+5", "5%", "base5", "base+", "-3", "base+5%%", "1e9"])
+def test_no_limits(text: str) -> None:
     with pytest.raises(UsageError, match="is no limit"):
         read_limit(text, "here")
 
@@ -71,17 +71,6 @@ def test_options_name_policy_and_transcript() -> None:
     assert not budget.covers(dataclasses.replace(BASE, policy="omlx"))
     assert not budget.covers(dataclasses.replace(BASE, transcript="runs/short.jsonl"))
     assert read_budget_option("max-seconds", "3").covers(BASE)
-
-
-def test_tables_set_several_limits() -> None:
-    found = read_budget_table({"policy": "omlx", "max-seconds": 3, "min-divergence-depth": "base"}, "here")
-    assert [(each.name, each.limit.text, each.policy) for each in found] == [
-        ("min-divergence-depth", "base", "omlx"),
-        ("max-seconds", "3", "omlx"),
-    ]
-    for broken in ({"policy": "omlx"}, {"max-tokens": 3}, {"max-seconds": [3]}, 3):
-        with pytest.raises(InputError):
-            read_budget_table(broken, "here")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +212,7 @@ def test_in_the_gate(gate) -> None:
     ]
     assert "seconds are predicted from 1,000 tokens per second, whatever the depth" in report.notes
     assert report.verdict == "fail"
-    assert {"transcript/chat.jsonl", "replay/chat.jsonl"} <= {check.name for check in report.checks}
+    assert {"transcript/chat.jsonl", "replay/chat.jsonl"} <= {str(check.subject) for check in report.checks}
     assert [each.error for each in report.budgets] == [None, None]
     with pytest.raises(UsageError, match="a template alone does not tell"):
         gate(*pair, transcripts=str(chat), budgets=budgets)

@@ -61,7 +61,7 @@ def test_a_newline_is_shown_as_a_diff_on_its_line(gate) -> None:
         r"{{- '<|im_start|>user\n' + content + '\n<|im_end|>\n' -}}"
     )
     assert change.diff[1:4] == ("-Ask zqanchorzq?<|im_end|>⏎", "+Ask zqanchorzq?⏎", "+<|im_end|>⏎")
-    groups = {subject.partition("/")[0] for subject in change.subjects}
+    groups = {subject.group for subject in change.subjects}
     assert groups == {"plain", "tools", "reasoning", "system"}
 
 
@@ -75,7 +75,7 @@ def test_what_is_cured_and_what_breaks_are_told_apart(gate) -> None:
         ("fixed", "system-raises"),
         ("fixed", "system-raises"),
     ]
-    assert {subject.partition("/")[0] for subject in report.changes[0].subjects} == {"tools", "reasoning"}
+    assert {subject.group for subject in report.changes[0].subjects} == {"tools", "reasoning"}
 
 
 def test_the_other_way_round(gate) -> None:

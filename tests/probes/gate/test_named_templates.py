@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tplaudit.probes.gate.allowances import read_allowances
+from tplaudit.probes.gate.subject import Subject
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
 PLAIN += "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -25,7 +26,7 @@ def test_a_named_template_that_nobody_chooses_by_itself(gate, tmp_path: Path) ->
     report = gate(base, head)
     (change,) = report.changes
     assert (change.kind, change.base, change.head) == ("changed", "rag", "RAG")
-    assert all(subject.startswith("rag:") for subject in change.subjects)
+    assert all(subject.view == "rag" for subject in change.subjects)
     assert change.where.endswith("in the template named rag")
     assert gate(base, head, allowances=read_allowances(["changed:prompt-changed"])).verdict == "pass"
 
@@ -37,7 +38,7 @@ def test_a_named_template_is_missing_or_new(gate, tmp_path: Path) -> None:
     assert (missing.kind, missing.rule, missing.subjects) == (
         "regressed",
         "named-template",
-        ("templates/rag",),
+        (Subject("templates", "rag"),),
     )
     (new,) = gate(less, more).changes
     assert (new.kind, new.rule) == ("changed", "named-template")
@@ -48,7 +49,7 @@ def test_a_tool_template_changes_requests_with_tools_alone(gate, tmp_path: Path)
     head = model(tmp_path / "head", default=PLAIN, tool_use=TOOLS.replace("tools:", "Tools:"))
     report = gate(base, head)
     assert report.outcome == "changed"
-    usual = {s.partition("/")[0] for change in report.changes for s in change.subjects if ":" not in s}
+    usual = {s.group for change in report.changes for s in change.subjects if not s.view}
     assert "plain" not in usual
     assert "tools" in usual
 
@@ -60,7 +61,7 @@ def test_the_raw_profile(gate) -> None:
     report = gate(base, head)
     # transformers gives both names, so only servers that pass messages on as they are see a difference.
     assert report.outcome == "regressed"
-    assert all("@raw" in subject for change in report.changes for subject in change.subjects)
+    assert all(subject.variant == "raw" for change in report.changes for subject in change.subjects)
 
 
 def test_a_switch(gate) -> None:
@@ -69,7 +70,7 @@ def test_a_switch(gate) -> None:
     report = gate(base, head)
     (change,) = report.changes
     assert (change.kind, change.base, change.head) == ("changed", "", "\n")
-    assert {subject.partition("@")[2] for subject in change.subjects} == {"enable_thinking=false"}
+    assert {subject.variant for subject in change.subjects} == {"enable_thinking=false"}
     assert "with enable_thinking=false" in change.message
     assert gate(base, head, kwargs={"enable_thinking": True}).outcome == "cosmetic"
 
@@ -78,7 +79,7 @@ def test_a_switch_that_only_one_side_has(gate) -> None:
     head = PLAIN.replace("<assistant>", "<assistant>{{ '!' if enable_thinking is false }}")
     report = gate(PLAIN, head)
     assert report.outcome == "changed"
-    variants = {s.partition("@")[2] for change in report.changes for s in change.subjects}
+    variants = {s.variant for change in report.changes for s in change.subjects}
     assert variants == {"enable_thinking=false", "off"}
 
 
@@ -86,7 +87,7 @@ def test_an_engine_that_disagrees(gate) -> None:
     base = PLAIN + "{{ messages|length }}"
     head = PLAIN + "{{ '%d' % (messages|length) }}"
     report = gate(base, head, llamacpp=True)
-    assert all(subject.endswith("@llama.cpp") for change in report.changes for subject in change.subjects)
+    assert all(subject.variant == "llama.cpp" for change in report.changes for subject in change.subjects)
     assert report.outcome in ("cosmetic", "regressed")
 
 

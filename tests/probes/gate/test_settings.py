@@ -71,29 +71,72 @@ def test_its_own_file_comes_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        "base = 3",
-        "unknown = 3",
-        "policies = 'omlx'",
-        "policies = [3]",
-        "allow = ['regressed:*']",
-        "prefill-rate = 0",
-        "prefill-rate = true",
-        "block-size = 1.5",
-        "budget = 3",
-        "kwargs = 3",
-        "[[gate.budget]]\npolicy = 'omlx'",
-        "[[gate.ignore]]\nrule = 'text-lost'",
-        "[[gate.ignore]]\nrule = 'nothing'\nreason = 'r'",
-        "base = ",
+        ("base = 3", "[gate]: base: expected `str | null`, got `int`; see docs/gate.md"),
+        ("unknown = 3", "[gate]: object contains unknown field `unknown`; see docs/gate.md"),
+        ("policies = 'omlx'", "[gate]: policies: expected `array`, got `str`; see docs/gate.md"),
+        ("policies = [3]", "[gate]: policies[0]: expected `str`, got `int`; see docs/gate.md"),
+        ("allow = ['regressed:*']", "'regressed:*' cannot be allowed; write changed:PATTERN"),
+        ("prefill-rate = 0", "[gate]: prefill-rate: expected `float` >= 0.001; see docs/gate.md"),
+        (
+            "prefill-rate = true",
+            "[gate]: prefill-rate: expected `float | null`, got `bool`; see docs/gate.md",
+        ),
+        ("block-size = 1.5", "[gate]: block-size: expected `int | null`, got `float`; see docs/gate.md"),
+        ("block-size = 0", "[gate]: block-size: expected `int` >= 1; see docs/gate.md"),
+        ("budget = 3", "[gate]: budget: expected `array`, got `int`; see docs/gate.md"),
+        ("budget = [3]", "[gate]: budget[0]: expected `object`, got `int`; see docs/gate.md"),
+        ("kwargs = 3", "[gate]: kwargs: expected `object`, got `int`; see docs/gate.md"),
+        ("[[gate.budget]]\npolicy = 'omlx'", "budget 1: no limit is set; set max-avoidable-tokens"),
+        ("[[gate.budget]]\nmax-tokens = 3", "budget 1: object contains unknown field `max-tokens`; see"),
+        (
+            "[[gate.budget]]\nmax-seconds = 3\n[[gate.budget]]\nmax-seconds = 'many'",
+            "budget 2: 'many' is no limit",
+        ),
+        (
+            "[[gate.budget]]\nmax-seconds = true",
+            "budget 1: max-seconds: expected `int | float | str | null`, got",
+        ),
+        (
+            "[[gate.ignore]]\nrule = 'text-lost'",
+            "ignore 1: object missing required field `reason`; write it like",
+        ),
+        (
+            "[[gate.ignore]]\nrule = 'text-lost'\nreason = ' '",
+            "ignore 1: reason: expected `str` matching regex",
+        ),
+        (
+            "[[gate.ignore]]\nrule = 'nothing'\nreason = 'r'",
+            "ignore 1: there is no rule 'nothing'; see docs/gate.md",
+        ),
+        ("[[gate.ignore]]\nrule = 'text-lost'\nreason = 'r'\nuntil = 3", "unknown field `until`"),
+        (
+            "[[gate.ignore]]\nrule = 'text-lost'\nreason = 'r'\nexpires = '2027-01-01'",
+            "ignore 1: expires: expected `date | null`, got `str`",
+        ),
+        ("base = ", "not a TOML file"),
     ],
 )
-def test_broken_files(tmp_path: Path, text: str) -> None:
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "tplaudit.toml"
     path.write_text(f"[gate]\n{text}\n")
-    with pytest.raises((InputError, UsageError)):
+    with pytest.raises((InputError, UsageError)) as raised:
         read_settings(path)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_budget_sets_several_limits_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "tplaudit.toml"
+    path.write_text(
+        "[[gate.budget]]\nmax-seconds = 3\nmax-reprefill-ratio = 0.3\nmin-divergence-depth = 'base'"
+    )
+    assert [(each.name, each.limit.text) for each in read_settings(path).budgets] == [
+        ("max-reprefill-ratio", "0.3"),
+        ("min-divergence-depth", "base"),
+        ("max-seconds", "3"),
+    ]
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

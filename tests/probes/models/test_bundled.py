@@ -14,12 +14,12 @@ from tplaudit.probes.gate.sources import annotated_path, is_bare, load_side
 from tplaudit.probes.models.bundled import bundled_model
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.model import load_model
-from tplaudit.probes.models.template_files import load_template
+from tplaudit.probes.models.template_files import load_template, model_type
 from tplaudit.probes.placements.sweep import folder_members
 from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.servers.omlx_reasoning import detect_preserve_thinking
 from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.replay.replay_report import model_info
-from tplaudit.probes.thinking.servers import detect_preserve_thinking, model_type
 from tplaudit.probes.transcripts.reader import open_transcript
 
 LAYERS = {"bundled": "plain", "bundled:hybrid": "hybrid", "bundled:sliding-window": "rotating:256"}

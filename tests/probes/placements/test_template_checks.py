@@ -38,7 +38,7 @@ def test_a_clock_is_found_with_its_line() -> None:
     each = found(text)["template-clock"]
     assert each.line == 2
     offset = len("Head.\nToday: ")
-    assert each.message == f"the date or time of the render stands at character {offset} of the prompt"
+    assert each.message == f"the date or time of the render is at character {offset} of the prompt"
     pinned = (
         "{% if not date_string is defined %}{% set date_string = strftime_now('%d') %}{% endif %}"
         "{{ date_string }}"

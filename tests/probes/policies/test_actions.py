@@ -36,7 +36,7 @@ def test_hoist(fake_template: Any) -> None:
     assert (first.kind, first.messages) == ("merged", (0, 1))
     assert (
         first.why
-        == "neighbouring system turns are joined; stands first in the conversation; the role becomes system"
+        == "neighbouring system turns are joined; is first in the conversation; the role becomes system"
     )
     assert second == Action("dropped", (3,), "no text")
     assert third == Action("hoisted", (4,), "moved into the first system block")
@@ -95,7 +95,7 @@ def test_omlx_in_place(fake_template: Any) -> None:
     assert actions("omlx:route=none", fake_template(), *turns) == (
         Action("probed", (2,), "user/between: the template leaves the system turn in place"),
         Action("probed", (5, 6), "user/tail: the template leaves the system turn in place"),
-        Action("kept", (0,), "stands first in the conversation"),
+        Action("kept", (0,), "is first in the conversation"),
         Action("kept", (2,), "left in place"),
         Action("merged", (5, 6), "neighbouring system turns are joined; left in place"),
     )

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import SYSTEM_ROLES, Message, Request
 from tplaudit.probes.policies.base import Prepared
-from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.registry import POLICIES, parse_policy
 
-NAMES = ["as-is", "omlx:route=none", "omlx-strict:route=none", "omlx:route=none,tool_note=on"]
-NAMES += ["hoist", "hoist+merge", "note", "note+merge"]
+NAMES = [kind.name for kind in POLICIES.values() if kind.suite == "plain"]
+NAMES += ["omlx:route=none", "omlx-strict:route=none", "omlx:route=none,tool_note=on"]
 ROLES = ["system", "developer", "user", "assistant", "tool", "latest_reminder"]
 BEHAVIOURS = ["in place", "raises", "drops", "moves", "user only", "refuses kwargs"]
 
@@ -181,7 +181,7 @@ def test_a_long_conversation_takes_far_less_than_two_milliseconds(name: str, fak
     policy, template = parse_policy(name), fake_template()
     times = []
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         policy.prepare(request, template)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.002

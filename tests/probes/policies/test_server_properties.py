@@ -1,4 +1,4 @@
-"""What holds for every list of messages under llama.cpp, vLLM, SGLang and Ollama."""
+"""What holds for every list of messages under the servers of the suite `engines`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
+from tplaudit.probes.policies.registry import POLICIES as REGISTERED
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
 
@@ -23,22 +24,11 @@ TEMPLATES = [
         "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}",
     )
 ]
-POLICIES = [
-    "llama-cpp",
-    *(
-        f"{server}:route={route}"
-        for server in ("vllm", "sglang")
-        for route in ("chat", "messages", "responses", "none")
-    ),
-    "vllm:route=messages,version=2026-06-02",
-    "vllm:route=messages,version=2026-06-15",
-    "sglang:route=messages,version=2026-06-01",
-    "ollama:renderer=go",
-    "ollama:renderer=qwen3.5",
-    "ollama:renderer=qwen3.8",
-]
+KINDS = [kind for kind in REGISTERED.values() if kind.suite == "engines"]
+NAMES = [kind.name for kind in KINDS]
+POLICIES = [spec for kind in KINDS for spec in kind.variants(2)]
 #: Applied to their own result they change nothing; llama.cpp folds one more leading system turn each time.
-IDEMPOTENT = [name for name in POLICIES if name != "llama-cpp"]
+IDEMPOTENT = [name for name in POLICIES if not name.startswith("llama-cpp")]
 ROLES = ["system", "developer", "user", "assistant", "tool"]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
 
@@ -104,7 +94,7 @@ def test_policies(request_: Request, name: str, template: ChatTemplate) -> None:
     assert {int(each[1:].split(".")[0]) for each in lost} <= dropped, (
         "only what is said to be dropped is lost"
     )
-    assert not lost or (name == "llama-cpp" and not output)
+    assert not lost or (name.startswith("llama-cpp") and not output)
 
     others = [message.index for message in messages if message.role not in SYSTEM_ROLES]
     left = [message.index for message in output if message.role not in SYSTEM_ROLES]
@@ -165,7 +155,7 @@ ITEMS = st.sampled_from(
 @given(
     st.lists(st.tuples(st.sampled_from(ROLES[:1] + ROLES[2:4]), st.lists(BLOCKS, max_size=4)), max_size=5),
     st.sampled_from([None, "", "s", [], [{"type": "text", "text": "s"}, {"type": "image"}]]),
-    st.sampled_from(["llama-cpp", "vllm", "sglang", "ollama"]),
+    st.sampled_from(NAMES),
     st.sampled_from(TEMPLATES),
 )
 def test_anthropic_requests(
@@ -183,7 +173,7 @@ def test_anthropic_requests(
 @given(
     st.lists(ITEMS, max_size=6),
     st.sampled_from([None, "I"]),
-    st.sampled_from(["llama-cpp", "vllm", "sglang", "ollama"]),
+    st.sampled_from(NAMES),
     st.sampled_from(TEMPLATES),
 )
 def test_responses_requests(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_messages import A, S, T, U
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.policies.servers.omlx import Omlx
@@ -15,22 +16,6 @@ from tplaudit.probes.policies.servers.omlx import Omlx
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
 OMLX = [vector for vector in VECTORS if vector["policy"].startswith("omlx/")]
 BEHAVIOURS = {"all": "in place", "none": "raises", "user_only": "user only"}
-
-
-def S(content: Any) -> dict[str, Any]:
-    return {"role": "system", "content": content}
-
-
-def U(content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content, **keys}
-
-
-def A(content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content, **keys}
-
-
-def T(content: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": "c1", "content": content}
 
 
 CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}

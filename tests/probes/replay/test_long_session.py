@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from tplaudit.fixtures import template
 from tplaudit.probes.caches.base import Match
-from tplaudit.probes.caches.registry import make_cache
-from tplaudit.probes.caches.server_cache import server_cache
+from tplaudit.probes.caches.registry import make_cache, server_cache
 from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
@@ -91,7 +90,7 @@ def test_the_trace_of_issue_2876_with_a_model_that_computes(session: Path) -> No
     """jundot/omlx#2876, see docs/caches.md: all rows but the fourth, which is not explained."""
     model = load_model("bundled:hybrid", template=str(IN_PLACE))
     engine = load_engine(model)
-    cache = make_cache("paged", model_kind=engine.model_kind, version="sept")
+    cache = make_cache("paged", model_kind=engine.model_kind, options={"version": "sept"})
     *_, last = open_transcript(session)
     ids = model.tokenizer.encode(model.template.render_request(last))
     prompts = [784, 1568, 2381, 3218, 4057, 4896, 5735, 6575, 7414]

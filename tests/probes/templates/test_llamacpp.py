@@ -23,7 +23,7 @@ from tplaudit.probes.templates.llamacpp import Excerpt, LlamaCppEngine, first_di
 from tplaudit.probes.templates.template import ChatTemplate
 
 CASES = sorted((Path(__file__).parents[2] / "cases").glob("*/case.json"))
-FIXTURES = sorted((Path(fixtures.__file__).parents[1] / "templates").glob("*.jinja"))
+FIXTURES = sorted((Path(fixtures.__file__).parent / "templates").glob("*.jinja"))
 LOOP = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 needs_extra = pytest.mark.skipif(
     find_spec("ggufdoctor") is None, reason="the extra llamacpp (ggufdoctor) is not installed"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import LRUPromptCache
 from tplaudit.probes.caches.base import Match, PromptBoundaries
-from tplaudit.probes.caches.servers.mlx_lm import KINDS, MlxLmCache, segments
+from tplaudit.probes.caches.servers.mlx_lm import ENTRY_KINDS, MlxLmCache, segments
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.tokens import TokenRange
@@ -98,7 +98,9 @@ def test_known_lookups(query, trimmable, not_trimmable):
 
 
 steps = st.lists(
-    st.tuples(st.booleans(), st.lists(st.integers(0, 1), min_size=1, max_size=7), st.sampled_from(KINDS)),
+    st.tuples(
+        st.booleans(), st.lists(st.integers(0, 1), min_size=1, max_size=7), st.sampled_from(ENTRY_KINDS)
+    ),
     max_size=16,
 )
 

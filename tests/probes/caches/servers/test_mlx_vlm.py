@@ -1,12 +1,15 @@
-"""mlx-vlm's snapshots."""
+"""mlx-vlm's snapshots, and the names of its blocks as its own function gave them."""
 
 from __future__ import annotations
 
 import numpy as np
-from tplaudit.probes.caches.servers.mlx_vlm import MlxVlmSnapshots
+from tplaudit.probes.caches.hashes import chain
+from tplaudit.probes.caches.registry import make_cache
+from tplaudit.probes.caches.servers.mlx_vlm import MlxVlmSnapshots, apc_hash, apc_recipe
 from tplaudit.probes.models.layers import Layers
 
 HYBRID = Layers(recurrent=True)
+TEN = np.arange(1, 11, dtype=np.int32)
 
 
 def array(tokens):
@@ -22,3 +25,20 @@ def test_mlx_vlm_keeps_two_snapshots(turn):
     assert cache.reusable(31, 41) == 30
     turn(cache, range(16))
     assert len(cache) == 2
+
+
+def test_names_of_blocks():
+    first = apc_hash((1, 2, 3, 4))
+    assert (first, apc_hash((5, 6, 7, 8), first)) == (172107349397897382, 1905236465778937338)
+    names = chain(TEN, 4, named=apc_recipe)
+    assert [int.from_bytes(name, "little", signed=True) for name in names] == [
+        first,
+        apc_hash((5, 6, 7, 8), first),
+    ]
+    assert apc_hash((1, 2, 3, 4), extra=1) != first
+
+
+def test_the_cache_names_its_blocks_so():
+    cache = make_cache("mlx-vlm", block_size=4)
+    cache.store(TEN)
+    assert [block.name for block in cache.match(TEN).blocks] == [*chain(TEN, 4, named=apc_recipe)]

@@ -6,7 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from tplaudit.probes.caches.base import Match, PromptBoundaries
-from tplaudit.probes.caches.servers.rapid_mlx import RapidMlxCache
+from tplaudit.probes.caches.hashes import chain, recipe
+from tplaudit.probes.caches.registry import make_cache
+from tplaudit.probes.caches.servers.rapid_mlx import ROOT, RapidMlxCache
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
@@ -55,3 +57,14 @@ def test_rapid_mlx_limits_what_cannot_be_cut(turn):
         turn(cache, [first, 5, 6])
     assert [cache.match(array([first, 5, 6, 7])).reused for first in range(4)] == [0, 0, 3, 3]
     assert len(RapidMlxCache(HYBRID)) == 0
+
+
+def test_names_of_the_paged_caches_blocks():
+    ids = np.arange(1, 11, dtype=np.int32)
+    assert [name.hex() for name in chain(ids, 4, named=recipe(root=ROOT))] == [
+        "fdeb4d0ebec4590b336acc7c01ac13430956d7db988b4ee4f24b494bda987406",
+        "d9c8514adf3881810324944386ccd67083ff7c5d1f8804132da6563440653fd3",
+    ]
+    cache = make_cache("rapid-mlx:paged", block_size=4)
+    cache.store(ids)
+    assert [block.name for block in cache.match(ids).blocks] == [*chain(ids, 4, named=recipe(root=ROOT))]

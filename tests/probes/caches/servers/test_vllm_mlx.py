@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from tplaudit.probes.caches.base import PromptBoundaries
-from tplaudit.probes.caches.servers.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache
+from tplaudit.probes.caches.hashes import chain, recipe
+from tplaudit.probes.caches.registry import make_cache
+from tplaudit.probes.caches.servers.vllm_mlx import ROOT, VllmMlxCache, VllmMlxLegacyCache
 from tplaudit.probes.models.layers import Layers
 
 HYBRID = Layers(recurrent=True)
@@ -51,3 +53,14 @@ def test_the_legacy_cache_needs_a_sequence_that_ends_where_the_prompt_parts(turn
     assert cache.match(array([1, 2, 3, 4, 5])).reused == 4
     assert cache.match(array([1, 2, 3, 4, 5, 6])).reused == 5
     assert VllmMlxLegacyCache(HYBRID).match(array([1])).reused == 0
+
+
+def test_names_of_the_paged_caches_blocks():
+    ids = np.arange(1, 11, dtype=np.int32)
+    assert [name.hex() for name in chain(ids, 4, named=recipe(root=ROOT))] == [
+        "fb1f01c655d421ed286c5d087dc320486dfa089aa6c19f7b664371670b7fa1dc",
+        "51e861c22a1c6bf300d5d924135c8dcc9a57e0e0b02101847d11a7d712adbcc6",
+    ]
+    cache = make_cache("vllm-mlx:paged", block_size=4)
+    cache.store(ids)
+    assert [block.name for block in cache.match(ids).blocks] == [*chain(ids, 4, named=recipe(root=ROOT))]

@@ -8,11 +8,12 @@ from collections import Counter
 from tplaudit import fixtures
 from tplaudit.probes.conversation import Message
 from tplaudit.probes.gate.observe.shapes import SHAPES, is_mid_system, words
+from tplaudit.probes.gate.subject import Subject
 from tplaudit.probes.models.template_files import load_template
 
 
 def test_names_are_unique_and_grouped() -> None:
-    names = [shape.name for shape in SHAPES]
+    names = [str(shape.subject()) for shape in SHAPES]
     assert len(names) == len(set(names))
     assert {shape.group for shape in SHAPES} == {"plain", "tools", "reasoning", "system"}
     assert all(not re.search("[@:]", name) for name in names)
@@ -34,7 +35,7 @@ def test_reasoning_has_no_words_that_must_be_written() -> None:
 
 
 def test_requests_are_what_a_client_sends() -> None:
-    loop = next(shape for shape in SHAPES if shape.name == "tools/loop")
+    loop = next(shape for shape in SHAPES if shape.subject() == Subject("tools", "loop"))
     ends = [[message.role for message in request.messages][-1] for request in loop.requests]
     assert ends == ["user", "tool", "tool", "user"]
     assert all(request.tools for request in loop.requests)
@@ -52,7 +53,7 @@ def test_only_the_system_group_has_later_system_turns() -> None:
 def test_a_good_template_renders_all_but_images() -> None:
     template = load_template(fixtures.template("in-place"))
     for shape in SHAPES:
-        if shape.name == "plain/image":
+        if shape.name == "image":
             continue
         for request in shape.requests:
             prompt = template.render_request(request)

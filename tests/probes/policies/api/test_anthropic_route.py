@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 import pytest
+from chat_messages import data
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.policies.api.anthropic_route import AnthropicRules, convert_anthropic, result_text
 from tplaudit.probes.policies.base import Action, Prepared
@@ -25,10 +26,6 @@ def convert(*messages: tuple[str, Any], system: Any = None, tools: Any = None, *
     )
     request = Request(turns, tools=tools, dialect="anthropic-messages", system=system)
     return convert_anthropic(request, AnthropicRules(**rules))
-
-
-def data(prepared: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in prepared.request.messages]
 
 
 def test_the_system_text_becomes_the_first_message() -> None:

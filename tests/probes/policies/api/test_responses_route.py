@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_messages import data
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.policies.api.responses_route import ResponsesRules, convert_responses
 from tplaudit.probes.policies.base import Action, Prepared
@@ -34,10 +35,6 @@ def convert(*items: dict[str, Any], system: Any = None, tools: Any = None, **rul
     turns = tuple(Message(item, n) for n, item in enumerate(items))
     request = Request(turns, tools=tools, dialect="openai-responses", system=system)
     return convert_responses(request, ResponsesRules(**rules))
-
-
-def data(prepared: Prepared) -> list[dict[str, Any]]:
-    return [dict(each.data) for each in prepared.request.messages]
 
 
 def test_instructions_and_developer_items() -> None:

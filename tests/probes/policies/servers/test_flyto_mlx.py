@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_messages import data
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.policies.base import Prepared
 from tplaudit.probes.policies.registry import parse_policy
@@ -24,10 +25,6 @@ NOTE = "[System note]\nn\n[/System note]"
 def prepare(messages: list[dict[str, Any]], name: str, **fields: Any) -> Prepared:
     request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
     return parse_policy(name).prepare(request, IN_PLACE)
-
-
-def data(prepared: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in prepared.request.messages]
 
 
 @pytest.mark.parametrize("vector", FLYTO, ids=lambda vector: vector["id"])

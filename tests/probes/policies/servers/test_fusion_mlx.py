@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_messages import data
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
@@ -25,10 +26,6 @@ def template(source: str = WRITE) -> ChatTemplate:
 def prepare(messages: list[dict[str, Any]], source: ChatTemplate | None = None, **fields: Any) -> Prepared:
     request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
     return parse_policy("fusion-mlx").prepare(request, source or template())
-
-
-def data(prepared: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in prepared.request.messages]
 
 
 @pytest.mark.parametrize("vector", FUSION, ids=lambda vector: vector["id"])

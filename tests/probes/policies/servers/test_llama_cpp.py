@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from chat_messages import S, U, data
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
@@ -38,16 +39,8 @@ KEPT = {
 }
 
 
-def S(content: Any) -> dict[str, Any]:
-    return {"role": "system", "content": content}
-
-
 def D(content: Any) -> dict[str, Any]:
     return {"role": "developer", "content": content}
-
-
-def U(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
 
 
 def text(words: str) -> dict[str, str]:
@@ -63,10 +56,6 @@ def prepared(
 ) -> Prepared:
     request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **{"now": NOW, **fields})
     return parse_policy(policy).prepare(request, template(source))
-
-
-def data(after: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in after.request.messages]
 
 
 VECTORS = {

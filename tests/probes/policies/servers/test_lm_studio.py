@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from chat_messages import prepared
 from tplaudit import fixtures
-from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.policies.base import render_prepared
-from tplaudit.probes.policies.registry import Prepared, parse_policy
-
-
-def prepared(spec: str, messages: list[dict[str, Any]], **fields: Any) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
-    return parse_policy(spec).prepare(request, None)  # type: ignore[arg-type]
+from tplaudit.probes.policies.registry import Prepared
 
 
 def roles(after: Prepared) -> list[str]:

@@ -6,29 +6,15 @@ import copy
 from typing import Any
 
 import pytest
+from chat_messages import data, part, prepared
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import render_prepared
-from tplaudit.probes.policies.registry import Prepared, parse_policy
-
-
-def part(text: Any, kind: str = "text") -> dict[str, Any]:
-    return {"type": kind, "text": text}
 
 
 def call(arguments: Any) -> dict[str, Any]:
     return {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-
-
-def prepared(spec: str, messages: list[dict[str, Any]], **fields: Any) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
-    return parse_policy(spec).prepare(request, None)  # type: ignore[arg-type]
-
-
-def data(after: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in after.request.messages]
 
 
 def test_messages_keep_their_places_and_roles() -> None:

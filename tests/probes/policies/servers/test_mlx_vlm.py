@@ -7,36 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
-from tplaudit.probes.policies.registry import Prepared, parse_policy
+from chat_messages import A, S, U, data, part, prepared
+from tplaudit.probes.conversation import TOP_LEVEL
 
 VECTORS = json.loads((Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
-
-
-def S(content: Any) -> dict[str, Any]:
-    return {"role": "system", "content": content}
-
-
-def U(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
-
-
-def A(content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content, **keys}
-
-
-def part(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text}
-
-
-def prepared(spec: str, messages: list[dict[str, Any]], **fields: Any) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
-    return parse_policy(spec).prepare(request, None)  # type: ignore[arg-type]
-
-
-def data(after: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in after.request.messages]
 
 
 @pytest.mark.parametrize("route", ["none", "messages"])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
-from tplaudit.probes.policies.registry import Prepared, parse_policy
+from chat_messages import A, S, T, U, data, part, prepared
+from tplaudit.probes.conversation import TOP_LEVEL
 
 VECTORS = {
     vector["id"]: vector
@@ -18,35 +17,6 @@ VECTORS = {
 }
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
 MARKED = {"tool_calls": [CALL], "_preserve_role_boundary": True}
-
-
-def S(content: Any) -> dict[str, Any]:
-    return {"role": "system", "content": content}
-
-
-def U(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
-
-
-def A(content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content, **keys}
-
-
-def T(content: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": "c1", "content": content}
-
-
-def part(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text}
-
-
-def prepared(spec: str, messages: list[dict[str, Any]], **fields: Any) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
-    return parse_policy(spec).prepare(request, None)  # type: ignore[arg-type]
-
-
-def data(after: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in after.request.messages]
 
 
 @pytest.mark.parametrize("name", ["S1", "S2", "S3", "S4", "N5", "N6"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_messages import A, S, T, U, data
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
@@ -13,22 +14,6 @@ from tplaudit.probes.policies.servers.ollama import renderer_of
 from tplaudit.probes.templates.template import ChatTemplate
 
 CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-
-
-def S(content: Any) -> dict[str, Any]:
-    return {"role": "system", "content": content}
-
-
-def U(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
-
-
-def A(content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content, **keys}
-
-
-def T(content: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": "c1", "content": content}
 
 
 def text(words: str) -> dict[str, str]:
@@ -43,10 +28,6 @@ def named(source: str) -> ChatTemplate:
 def prepared(renderer: str, messages: list[dict[str, Any]], **fields: Any) -> Prepared:
     request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
     return parse_policy(f"ollama:renderer={renderer}").prepare(request, named("m"))
-
-
-def data(after: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in after.request.messages]
 
 
 VECTORS: dict[str, tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = {

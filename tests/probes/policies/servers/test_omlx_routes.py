@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_messages import data
 from tplaudit.probes.conversation import TOP_LEVEL, Dialect, Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
@@ -55,10 +56,6 @@ def chat(*messages: tuple[str, Any], **fields: Any) -> Request:
 
 def prepare(given: Request, source: ChatTemplate | None = None, name: str = "omlx") -> Prepared:
     return parse_policy(name).prepare(given, source or template())
-
-
-def data(prepared: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in prepared.request.messages]
 
 
 def system(words: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
+from chat_messages import A, S, T, U, data, part, prepared
+from tplaudit.probes.conversation import TOP_LEVEL, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import render_prepared
-from tplaudit.probes.policies.registry import Prepared, parse_policy
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
 TOOL = {
@@ -20,38 +20,6 @@ TOOL = {
     },
 }
 COUNTER = "<total_tokens>14,982,239 tokens left</total_tokens>"
-
-
-def S(content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "system", "content": content, **keys}
-
-
-def U(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
-
-
-def A(content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content, **keys}
-
-
-def T(content: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": "c1", "content": content}
-
-
-def part(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text}
-
-
-def request_of(messages: list[dict[str, Any]], **fields: Any) -> Request:
-    return Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
-
-
-def prepared(spec: str, messages: list[dict[str, Any]], template: Any = None, **fields: Any) -> Prepared:
-    return parse_policy(spec).prepare(request_of(messages, **fields), template)
-
-
-def data(after: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in after.request.messages]
 
 
 def reminder(text: str) -> str:

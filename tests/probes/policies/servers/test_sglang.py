@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
-from tplaudit.probes.policies.base import Prepared
+from chat_messages import data, request_of
+from tplaudit.probes.conversation import TOP_LEVEL
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
 
@@ -22,16 +22,8 @@ def template(text: str) -> ChatTemplate:
     return ChatTemplate({"default": text}, source="test")
 
 
-def request_of(messages: list[dict[str, Any]], **fields: Any) -> Request:
-    return Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
-
-
 def text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
-
-
-def data(prepared: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in prepared.request.messages]
 
 
 CONVERSATION = [

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
-from tplaudit.probes.policies.base import Prepared
+from chat_messages import data, request_of
+from tplaudit.probes.conversation import TOP_LEVEL, Request
 from tplaudit.probes.policies.registry import parse_policy
 
 VECTORS = json.loads((Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
@@ -17,16 +17,8 @@ BEHAVIOURS = {"vllm/messages merge": "raises", "vllm/messages inline": "in place
 BILLING = "x-anthropic-billing-header: cc_version=2.1; cch=abcde;"
 
 
-def request_of(messages: list[dict[str, Any]], **fields: Any) -> Request:
-    return Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
-
-
 def text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
-
-
-def data(prepared: Prepared) -> list[dict[str, Any]]:
-    return [dict(message.data) for message in prepared.request.messages]
 
 
 @pytest.mark.parametrize("route", ["messages", "none"])

@@ -1,0 +1,176 @@
+"""The run of a replay: in this process or in several, with progress on stderr."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .formats.durations import duration
+from .output import say
+
+if TYPE_CHECKING:
+    from ..probes.cost.prefill_timer import PrefillTimer
+    from ..probes.engine.mlx_engine import MLXEngine
+    from ..probes.models.model import ReplayModel
+    from ..probes.policies.base import Policy
+    from ..probes.replay.jobs import ReplaySettings
+    from ..probes.replay.plan import PrefillPlan
+    from ..probes.replay.replay import Replay
+    from ..probes.replay.replay_report import ReplayReport, TurnReport
+
+#: From this many tokens on, the user learns beforehand what is going to be prefilled.
+LARGE = 200_000
+
+
+def in_processes(
+    settings: ReplaySettings, names: Sequence[str], jobs: int, loaded: ReplayModel
+) -> tuple[ReplayReport, int]:
+    """Replay the policies in several processes; return the report and the exit code so far."""
+    from rich.console import Console
+
+    from ..probes.replay.jobs import replay_in_processes
+
+    try:
+        with Console(stderr=True).status("replaying …", spinner="dots"):
+            report = replay_in_processes(settings, loaded, names, jobs)
+    except KeyboardInterrupt:
+        say("tplaudit: interrupted; several processes report at the end only")
+        raise
+    return report, 0 if report.complete else 2
+
+
+def load_engine(model: ReplayModel, kv_bits: int | None, kv_group_size: int) -> MLXEngine:
+    """Load the model that is run."""
+    from ..probes.engine.mlx_engine import load_engine as load
+
+    with _interrupted_early():
+        return load(model, kv_bits=kv_bits, kv_group_size=kv_group_size)
+
+
+def in_this_process(
+    settings: ReplaySettings,
+    loaded: ReplayModel,
+    policies: Sequence[Policy],
+    engine: MLXEngine | None,
+    verify: bool,
+    max_minutes: float | None,
+) -> tuple[ReplayReport, int]:
+    """Replay all policies side by side; return the report and the exit code so far."""
+    from ..probes.replay.remedies import with_tried_remedies
+    from ..probes.replay.replay import Replay
+    from ..probes.transcripts.reader import open_transcript
+
+    transcript = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
+    new_replay = partial(
+        Replay,
+        transcript,
+        loaded,
+        policies,
+        block_size=settings.block_size,
+        capacity_bytes=settings.capacity_bytes,
+        store=settings.store,
+    )
+    prefill_timer = _prefill_timer(settings, engine, max_minutes)
+    plan = None
+    if engine:
+        plan = _counted(new_replay(layout=engine.layout, causes=False), policies)
+        if loaded.is_large or max_minutes is not None or sum(plan.tokens.values()) >= LARGE:
+            say(f"note: {_announced(plan, prefill_timer)}")
+    replay = new_replay(engine=engine, prefilling=prefill_timer, verify=verify, causes=settings.causes)
+    report, code = _finished(replay, plan)
+    return with_tried_remedies(replay, report, settings.try_remedies), code
+
+
+def _prefill_timer(
+    settings: ReplaySettings, engine: MLXEngine | None, max_minutes: float | None
+) -> PrefillTimer:
+    from ..probes.cost.prefill_timer import PrefillTimer
+
+    return PrefillTimer(
+        engine,
+        rate=settings.prefill_rate,
+        calibration=settings.calibration,
+        model=settings.identity,
+        max_seconds=None if max_minutes is None else 60 * max_minutes,
+    )
+
+
+def _finished(replay: Replay, plan: PrefillPlan | None) -> tuple[ReplayReport, int]:
+    """Run a replay to its end, to the transcript's first fault, or to Ctrl-C."""
+    from ..probes.errors import InputError
+
+    failure: str | None = None
+    code = 0
+    try:
+        _run(replay, plan)
+    except InputError as error:
+        failure, code = str(error), 2
+    except KeyboardInterrupt:
+        failure, code = f"interrupted {_how_far(replay, plan)}", 130
+    return replay.report(complete=failure is None, error=failure), code
+
+
+@contextmanager
+def _interrupted_early() -> Iterator[None]:
+    """Say on Ctrl-C that there is nothing to show."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("tplaudit: interrupted before the first turn")
+        raise
+
+
+def _counted(replay: Replay, policies: Sequence[Policy]) -> PrefillPlan:
+    """Count what is going to be prefilled, up to the transcript's end or its first fault."""
+    from rich.console import Console
+
+    from ..probes.errors import InputError
+    from ..probes.replay.plan import PrefillPlan
+
+    turns: list[tuple[TurnReport, ...]] = []
+    status = Console(stderr=True).status("counting …", spinner="dots")
+    with _interrupted_early(), status, suppress(InputError):
+        turns.extend(replay.turns())
+    return PrefillPlan.of([policy.name for policy in policies], turns)
+
+
+def _announced(plan: PrefillPlan, prefill_timer: PrefillTimer) -> str:
+    """Say what is going to be prefilled, and how long it takes where that is known."""
+    tokens = ", ".join(f"{count:,} tokens under {policy}" for policy, count in plan.tokens.items())
+    said = f"{len(plan.turns)} turns are going to prefill {tokens} (counted)"
+    cost = prefill_timer.cost
+    return f"{said}, in about {duration(plan.seconds(cost))} (predicted from a calibration)" if cost else said
+
+
+def _run(replay: Replay, plan: PrefillPlan | None) -> None:
+    """Run all turns, with progress on stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    started = time.monotonic()
+    with console.status("replaying …", spinner="dots") as status:
+        for number, turns in enumerate(replay.turns(), 1):
+            tokens = max((turn.prompt_tokens or 0 for turn in turns), default=0)
+            of = f" of {len(plan.turns)}" if plan else ""
+            spent = time.monotonic() - started
+            left = _left(replay, plan, number, spent)
+            status.update(f"turn {number}{of}: {tokens:,} tokens, {duration(spent)}{left}")
+
+
+def _left(replay: Replay, plan: PrefillPlan | None, number: int, spent: float) -> str:
+    """Estimate the remaining time from what the turns so far took, weighted by what each one computes."""
+    cost = replay.prefilling.cost
+    if plan is None or cost is None or replay.prefilling.stopped:
+        return ""
+    done, rest = plan.seconds(cost, last=number), plan.seconds(cost, first=number + 1)
+    return f", about {duration(spent * rest / done)} left" if done else ""
+
+
+def _how_far(replay: Replay, plan: PrefillPlan | None) -> str:
+    done = replay.finished
+    if plan is None:
+        return f"after turn {done}, with the rest not run"
+    return f"after turn {done} of {len(plan.turns)}, with {len(plan.turns) - done} not run"

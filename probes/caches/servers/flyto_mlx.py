@@ -1,0 +1,16 @@
+"""flyto-mlx's paged cache: oMLX's as it was before September 2026 (docs/servers.md, section 2)."""
+
+from __future__ import annotations
+
+from ..base import PrefixCache
+from ..kind import CacheKind, CacheSettings
+from . import omlx
+
+BLOCK_SIZE = 256
+
+
+def _make(settings: CacheSettings) -> PrefixCache:
+    return omlx.earlier(settings, BLOCK_SIZE)
+
+
+KINDS = (CacheKind("flyto-mlx", _make, stores_thinking=omlx.stores_thinking),)

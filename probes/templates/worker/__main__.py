@@ -1,0 +1,280 @@
+"""The process that templates are confined to: `python -m tplaudit.probes.templates.worker`.
+
+Reads messages from stdin (renderer.py has their form) and answers each task of one in turn. A task that
+exceeds its CPU time ends the process: the timer's default action works even in the middle of one long C call,
+where no Python code runs. So does one that exceeds the memory. The process ends with its parent: stdin ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import resource
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from jinja2 import Template, nodes
+
+from ...errors import RenderError, RenderLimit
+from .. import wire
+from . import names
+from .evaluation import (
+    Conversation,
+    as_passed,
+    as_render_error,
+    chunk_at,
+    compile_template,
+    in_order,
+    parse_template,
+    render,
+)
+from .prompt_end import generation_prompt_ends
+from .skipped_branch import skipped_branch_line
+
+#: Exit code by which the parent knows that memory ran out.
+OUT_OF_MEMORY = 77
+#: Answers wait for so many bytes or seconds before they are sent: each sending wakes the parent.
+_MOST_WAITING = 200_000
+_LONGEST_WAIT = 0.05
+#: CPU seconds that a render may take without counting as slow, and those for each character that it reads
+#: or writes. A prompt of 200,000 tokens takes a tenth of what that comes to.
+_FREE_SECONDS = 0.05
+_FREE_SECONDS_PER_CHARACTER = 1e-6
+#: Characters from which a prompt is compared with its conversation; it may be so many times as long.
+_LONG_PROMPT = 1_000_000
+_MOST_TIMES_AS_LONG = 10
+#: Objects after which Python looks for cycles. Trees of templates are large, and memory has a limit.
+_COLLECT_AFTER = 20_000
+
+
+class _Source:
+    """One template, parsed and compiled at most once, when first needed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._error: RenderError | None = None
+
+    @cached_property
+    def tree(self) -> nodes.Template:
+        return self._once(lambda: parse_template(self.text))
+
+    @cached_property
+    def sections(self) -> list[list[nodes.Node]]:
+        """All nodes of each of the tree's outermost statements; also makes sure that it is not too deep."""
+        return self._once(lambda: [in_order(each) for each in self.tree.body])
+
+    @cached_property
+    def nodes(self) -> list[nodes.Node]:
+        return [self.tree, *chain.from_iterable(self.sections)]
+
+    @cached_property
+    def compiled(self) -> Template:
+        self.sections  # noqa: B018 - a tree that is too deep would end the process
+        return self._once(lambda: compile_template(self.tree))
+
+    @cached_property
+    def prompt_ends(self) -> bool:
+        return self.ask(lambda: generation_prompt_ends(self.tree, self.sections))
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        """Ask something of the tree."""
+        self.sections  # noqa: B018 - raises where the tree cannot be walked
+        try:
+            return question()
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise as_render_error(error) from error
+
+    def _once(self, make: Callable[[], Any]) -> Any:
+        if self._error is not None:
+            raise self._error
+        try:
+            return make()
+        except RenderError as error:
+            self._error = error
+            raise
+
+
+class Worker:
+    """What the process holds: templates, and the messages, tools and variables that were sent.
+
+    Args:
+        progress: shared with the parent; the number of the task that is being done stands in it.
+    """
+
+    def __init__(self, progress: mmap.mmap) -> None:
+        self._progress = progress
+        self._templates: dict[int, _Source] = {}
+        self._values: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
+        self._passed: dict[int, dict[str, Any]] = {}
+        self._bytes = 0
+
+    def answer(self, message: bytes, send: Callable[[bytes], None]) -> None:
+        """Do the tasks of a message, and send an answer to each."""
+        limits, (slow_left, inflated_left), forget, values, templates, dropped, tasks = wire.loads(message)
+        seconds, characters, memory = limits
+        self._limit_memory(memory)
+        if forget:
+            for held in (self._values, self._sizes, self._passed):
+                held.clear()
+        for number, data in values:
+            self._values[number] = wire.plain(wire.loads(data))
+            self._sizes[number] = len(data)
+        for number in dropped:
+            del self._templates[number]
+        for number, text in templates:
+            self._templates[number] = _Source(text)
+        waiting = bytearray()
+        since = time.monotonic()
+        for number, task in enumerate(tasks):
+            if slow_left < 0 or inflated_left < 0:
+                answer: tuple[Any, ...] | None = None
+            else:
+                struct.pack_into("<Q", self._progress, 0, number + 1)
+                signal.setitimer(signal.ITIMER_PROF, seconds)
+                answer = self._timed(task, characters)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                slow_left -= answer[0] + (seconds if _limited(answer) else 0)
+                inflated_left -= answer[1]
+            waiting += wire.framed(wire.dumps(answer))
+            if len(waiting) > _MOST_WAITING or time.monotonic() - since > _LONGEST_WAIT:
+                send(waiting)
+                waiting.clear()
+                since = time.monotonic()
+        send(waiting)
+
+    def _timed(self, task: tuple[Any, ...], characters: int) -> tuple[Any, ...]:
+        """Do one task: what it is charged in seconds and characters, whether it succeeded, and the result."""
+        started = time.process_time()
+        read = 0
+        inflated = 0
+        try:
+            kind, number, *rest = task
+            source = self._templates[number]
+            if "compiled" not in source.__dict__:
+                read += len(source.text)
+            value = self._DO[kind](self, source, characters, *rest)
+            if kind == "prompt":
+                written, given = len(value[0]), self._given(rest[0])
+                read += written + given
+                if written >= _LONG_PROMPT and written > _MOST_TIMES_AS_LONG * given:
+                    inflated = written
+            elif kind == "chunk":
+                read += self._given(rest[0])
+            outcome: tuple[Any, ...] = (True, value)
+        except RenderError as error:
+            outcome = (False, (error.kind, error.message, error.line, isinstance(error, RenderLimit)))
+        free = _FREE_SECONDS + _FREE_SECONDS_PER_CHARACTER * read
+        return (max(time.process_time() - started - free, 0.0), inflated, *outcome)
+
+    def _given(self, wired: tuple[Any, ...]) -> int:
+        messages, tools, variables, *_ = wired
+        return sum(self._sizes[each] for each in (*messages, *(tools or ()), variables))
+
+    def _conversation(self, wired: tuple[Any, ...]) -> Conversation:
+        messages, tools, variables, prompted, continued, now, raw = wired
+        values = self._values
+        given = [values[each] for each in messages]
+        return Conversation(
+            messages=given,
+            passed=given if raw else [self._as_passed(each) for each in messages],
+            tools=None if tools is None else [values[each] for each in tools],
+            variables=values[variables],
+            add_generation_prompt=prompted,
+            continued=continued,
+            now=None if now is None else datetime.fromisoformat(now),
+            raw=raw,
+        )
+
+    def _as_passed(self, number: int) -> dict[str, Any]:
+        passed = self._passed.get(number)
+        if passed is None:
+            passed = self._passed[number] = as_passed(self._values[number])
+        return passed
+
+    def _prompt(
+        self, source: _Source, characters: int, wired: tuple[Any, ...], body: bool, text: str | None
+    ) -> Any:
+        compiled = source.compiled
+        return render(compiled, self._conversation(wired), characters, text, body and source.prompt_ends)
+
+    def _chunk(self, source: _Source, _: int, wired: tuple[Any, ...], offset: int) -> Any:
+        return chunk_at(source.compiled, self._conversation(wired), offset)
+
+    def _check(self, source: _Source, _: int) -> bool:
+        empty = not source.tree.body
+        source.compiled  # noqa: B018 - raises where it cannot be compiled
+        return empty
+
+    def _names(self, source: _Source, _: int) -> Any:
+        return source.ask(lambda: (names.inputs(source.nodes), names.compared_texts(source.nodes)))
+
+    def _undeclared(self, source: _Source, _: int) -> Any:
+        return source.ask(lambda: names.undeclared(source.tree))
+
+    def _prompt_ends(self, source: _Source, _: int) -> bool:
+        return source.prompt_ends
+
+    def _skipped_branch(self, source: _Source, _: int, role: str) -> Any:
+        return source.ask(lambda: skipped_branch_line(source.nodes, role))
+
+    _DO: dict[str, Callable[..., Any]] = {  # noqa: RUF012 - never changed
+        "prompt": _prompt,
+        "chunk": _chunk,
+        "check": _check,
+        "names": _names,
+        "undeclared": _undeclared,
+        "prompt-ends": _prompt_ends,
+        "skipped-branch": _skipped_branch,
+    }
+
+    def _limit_memory(self, limit: int) -> None:
+        if limit != self._bytes:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+            self._bytes = limit
+
+
+def _limited(answer: tuple[Any, ...]) -> bool:
+    """Tell whether a task exceeded a bound, without ending the process."""
+    return not answer[2] and bool(answer[3][3])
+
+
+def main() -> None:
+    """Answer messages until stdin ends."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    progress = mmap.mmap(int(sys.argv[1]), mmap.PAGESIZE)
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever is printed is no answer
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
+    worker = Worker(progress)
+
+    def send(data: bytes | bytearray) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(out, view) :]
+        view.release()
+
+    try:
+        while (message := wire.read(sys.stdin.buffer)) is not None:
+            worker.answer(message, send)
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    except BrokenPipeError:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

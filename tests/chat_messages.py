@@ -1,0 +1,42 @@
+"""Messages, requests and what policies make of them, as the tests write them: short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tplaudit.probes.conversation import Message, Request
+from tplaudit.probes.policies.base import Prepared
+from tplaudit.probes.policies.registry import parse_policy
+
+
+def S(content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": "system", "content": content, **keys}
+
+
+def U(content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **keys}
+
+
+def A(content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **keys}
+
+
+def T(content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": "c1", "content": content}
+
+
+def part(text: Any, kind: str = "text") -> dict[str, Any]:
+    return {"type": kind, "text": text}
+
+
+def request_of(messages: list[dict[str, Any]], **fields: Any) -> Request:
+    return Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
+
+
+def prepared(spec: str, messages: list[dict[str, Any]], template: Any = None, **fields: Any) -> Prepared:
+    """Return what a policy makes of messages; most servers' do not look at the template."""
+    return parse_policy(spec).prepare(request_of(messages, **fields), template)
+
+
+def data(after: Prepared) -> list[dict[str, Any]]:
+    return [dict(message.data) for message in after.request.messages]
