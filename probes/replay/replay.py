@@ -49,7 +49,7 @@ from .replay_report import (
     VerifyReport,
     model_info,
 )
-from .summary import summarise
+from .summary import failure_of, summarise
 from .totals import conversation_reports, totals
 
 if TYPE_CHECKING:
@@ -310,6 +310,7 @@ class _PolicyRun:
                 bytes=counts.bytes,
             ),
             summary=summarise(turns, self._cache.block_size),
+            fails=failure_of(turns),
             server_cache=CacheInfo(
                 kind=self._cache.kind,
                 block_size=self._cache.block_size,
