@@ -50,7 +50,7 @@ from .replay_report import (
     VerifyReport,
     model_info,
 )
-from .summary import summarise
+from .summary import failure_of, summarise
 from .totals import conversation_reports, totals
 
 if TYPE_CHECKING:
@@ -316,6 +316,7 @@ class _PolicyRun:
                 bytes=counts.bytes,
             ),
             summary=summarise(turns, self._cache.block_size),
+            fails=failure_of(turns),
             server_cache=CacheInfo(
                 kind=self._cache.kind,
                 block_size=self._cache.block_size,

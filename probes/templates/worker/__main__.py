@@ -206,7 +206,9 @@ class Worker:
         self, source: _Source, characters: int, wired: tuple[Any, ...], body: bool, text: str | None
     ) -> Any:
         compiled = source.compiled
-        return render(compiled, self._conversation(wired), characters, text, body and source.prompt_ends)
+        return render(
+            compiled, self._conversation(wired), characters, text, body and source.prompt_ends
+        )
 
     def _chunk(self, source: _Source, _: int, wired: tuple[Any, ...], offset: int) -> Any:
         return chunk_at(source.compiled, self._conversation(wired), offset)

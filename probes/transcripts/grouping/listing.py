@@ -1,4 +1,4 @@
-"""The conversations of a recording, without a model: one value, whose JSON form is `tplaudit.transcripts/1`."""
+"""The conversations of a recording, without a model; the JSON form is `tplaudit.transcripts/1`."""
 
 from __future__ import annotations
 
