@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
 from .options import INPUT, OUTPUT, FailOn
 from .output import check_output, say, stop, write_json, write_rich
@@ -21,23 +19,20 @@ if TYPE_CHECKING:
 
 Models = Annotated[
     list[str],
-    typer.Argument(
-        metavar="MODEL...",
-        callback=options.named,
-        help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
+    options.argument(
+        "MODEL...",
+        "A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
         "a hub id such as owner/name, or - for stdin.",
-        show_default=False,
-        rich_help_panel=INPUT,
     ),
 ]
 IgnoreFile = Annotated[
     Path | None,
-    typer.Option(
+    options.option(
+        OUTPUT,
+        "Accepted findings: a TOML file with a reason for each.",
         "--ignore-file",
         metavar="FILE",
         callback=options.given,
-        help="Accepted findings: a TOML file with a reason for each.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 
@@ -50,14 +45,14 @@ class ProbeCommandOptions:
     kwargs: options.Kwargs = None
     special_token: options.SpecialTokens = None
     now: options.Now = None
-    jobs: Annotated[int, typer.Option(min=1, help="Processes for several inputs.", rich_help_panel=INPUT)] = 1
+    jobs: Annotated[int, options.option(INPUT, "Processes for several inputs.", min=1)] = 1
     show: Annotated[
         str | None,
-        typer.Option(
-            metavar="BEFORE/FOLLOWS[,…]",
-            help="Print one placement's conversation and prompts for a bug report, such as tool/tail or "
+        options.option(
+            OUTPUT,
+            "Print one placement's conversation and prompts for a bug report, such as tool/tail or "
             "user/before-user,no-leading,developer,tools.",
-            rich_help_panel=OUTPUT,
+            metavar="BEFORE/FOLLOWS[,…]",
         ),
     ] = None
     fail_on: options.Threshold = FailOn.error

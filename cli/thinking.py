@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
-from .options import INPUT, SERVER, FailOn
+from .options import SERVER, FailOn
 from .output import check_output, say, stop, write_json, write_rich
 from .probe import IgnoreFile
 
@@ -26,13 +24,10 @@ class ThinkingOptions:
 
     models: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...",
-            callback=options.named,
-            help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
+        options.argument(
+            "[MODEL]...",
+            "A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
             "a hub id such as owner/name, or - for stdin.",
-            show_default=False,
-            rich_help_panel=INPUT,
         ),
     ] = None
     kwargs: options.Kwargs = None
@@ -40,20 +35,17 @@ class ThinkingOptions:
     now: options.Now = None
     settings: Annotated[
         Path | None,
-        typer.Option(
+        options.option(
+            SERVER,
+            "oMLX's settings of the model, or a whole model_settings.json: show the merge of kwargs.",
             "--settings",
             metavar="FILE",
-            help="oMLX's settings of the model, or a whole model_settings.json: show the merge of kwargs.",
-            rich_help_panel=SERVER,
         ),
     ] = None
     request: Annotated[
         Path | None,
-        typer.Option(
-            "--request",
-            metavar="FILE",
-            help="A request body whose kwargs are merged with them.",
-            rich_help_panel=SERVER,
+        options.option(
+            SERVER, "A request body whose kwargs are merged with them.", "--request", metavar="FILE"
         ),
     ] = None
     fail_on: options.Threshold = FailOn.error
