@@ -18,6 +18,7 @@ from ...probes.replay.replay_report import (
     TurnReport,
 )
 from .durations import duration
+from .tables import titled
 
 #: Characters of each text shown at a divergence.
 SHOWN = 28
@@ -79,8 +80,7 @@ def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
         *([_seconds(totals.seconds, _predicted(policy.turns))] if timed else []),
         *_share(totals, explained),
     ]
-    title = escape(f"policy {policy.policy}")
-    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
+    table = titled(escape(f"policy {policy.policy}"))
     for at in shown:
         name = columns[at]
         if name in _COUNTS or name == "seconds":
@@ -243,7 +243,7 @@ def _excerpt(text: str) -> str:
 
 def _comparison(report: ReplayReport) -> Table:
     title = "all policies" if report.complete else "all policies, for the turns that were run"
-    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
+    table = titled(title)
     table.add_column("policy", no_wrap=True)
     timed = any(policy.totals.seconds is not None for policy in report.policies)
     names = ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable")
