@@ -21,7 +21,7 @@ import json
 import math
 import re
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +34,6 @@ from .output import check_output, say
 
 if TYPE_CHECKING:
     from ..probes.cost import calibration
-    from ..probes.models.template_info import Failure
 
 #: The panels that `--help` groups arguments and options in, as `rich_help_panel`.
 INPUT = "Input"
@@ -348,15 +347,6 @@ def find_calibration(identity: calibration.CalibratedModel) -> calibration.Calib
     except InputError as error:
         say(f"note: {error}")
         return None
-
-
-def say_missing(failures: Iterable[Failure]) -> bool:
-    """Say which of several inputs are not there, and return whether any is missing."""
-    named = [(each.template.source, each.error) for each in failures if each.template.source != "-"]
-    errors = [error for source, error in named if not Path(source).exists()]
-    for error in errors:
-        say(f"tplaudit: {error}")
-    return bool(errors)
 
 
 def check_one_stdin(names: Sequence[str | None]) -> None:
