@@ -59,6 +59,7 @@ def in_this_process(
     max_minutes: float | None,
 ) -> tuple[ReplayReport, int]:
     """Replay all policies side by side; return the report and the exit code so far."""
+    from ..probes.replay.remedies import with_tried_remedies
     from ..probes.replay.replay import Replay
     from ..probes.transcripts.reader import open_transcript
 
@@ -78,9 +79,9 @@ def in_this_process(
         plan = _counted(new_replay(layout=engine.layout, causes=False), policies)
         if loaded.is_large or max_minutes is not None or sum(plan.tokens.values()) >= LARGE:
             say(f"note: {_announced(plan, prefill_timer)}")
-    return _finished(
-        new_replay(engine=engine, prefilling=prefill_timer, verify=verify, causes=settings.causes), plan
-    )
+    replay = new_replay(engine=engine, prefilling=prefill_timer, verify=verify, causes=settings.causes)
+    report, code = _finished(replay, plan)
+    return with_tried_remedies(replay, report, settings.try_remedies), code
 
 
 def _prefill_timer(

@@ -102,6 +102,7 @@ class Request:
         fields: other fields of the request's body that some servers hand on to the template, such as
             `thinking` or `reasoning_effort`.
         sent: when the client sent it, where the transcript tells.
+        response_id: id of the response to it, which a later request may name as its predecessor.
     """
 
     messages: tuple[Message, ...]
@@ -115,6 +116,7 @@ class Request:
     system: Any = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     sent: datetime | None = None
+    response_id: str | None = None
 
     def role_of(self, index: int) -> str:
         """Return the role of the message at an index that an owner or a piece names."""
@@ -168,17 +170,19 @@ def written_alike(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The ordered requests of one conversation, read anew at each iteration and never held whole.
+    """The ordered requests that one server saw, read anew at each iteration and never held whole.
 
     Attributes:
         source: what a person called it: a path, or `-`.
         dialect: the wire format of its requests.
         open: starts reading from the beginning.
+        format: name of the format that it is stored in; empty where it is in none.
     """
 
     source: str
     dialect: Dialect
     open: Callable[[], Iterator[Request]]
+    format: str = ""
 
     def __iter__(self) -> Iterator[Request]:
         return self.open()
@@ -192,7 +196,7 @@ class Transcript:
             for request in self.open():
                 yield request.replace(kwargs={**request.kwargs, **kwargs})
 
-        return Transcript(self.source, self.dialect, read)
+        return dataclasses.replace(self, open=read)
 
 
 def named_messages(indices: Iterable[int]) -> str:

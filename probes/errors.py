@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Any
 
 #: The most of an exception's text that is kept, in characters; a template may raise a whole conversation.
 _LONGEST_MESSAGE = 300
@@ -23,6 +25,10 @@ class TplauditError(Exception):
         self.fix = fix
         text = f"{where}: {what}" if where else what
         super().__init__(f"{text}; {fix}" if fix else text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it was made of, for other processes."""
+        return partial(type(self), self.what, where=self.where, fix=self.fix), ()
 
 
 class InputError(TplauditError):
@@ -49,12 +55,37 @@ class RenderError(Exception):
         self.line = line
         super().__init__(f"{kind}: {self.message}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it was made of, for other processes."""
+        return RenderError, (self.kind, self.message, self.line)
+
+    @property
+    def clause(self) -> str:
+        """What the template did, to stand behind its name: `raises TypeError: …`."""
+        return f"raises {self}"
+
 
 class RenderLimit(RenderError):
-    """The render was stopped because it exceeded its bound of time, output or memory."""
+    """The render exceeded its bound of time, output or memory, and was stopped: nothing the template did.
+
+    Args:
+        message: which bound, such as `too slow: it did not finish within 10 s of CPU time`.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__("RenderLimit", message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it was made of, for other processes."""
+        return RenderLimit, (self.message,)
+
+    def __str__(self) -> str:
+        return f"not evaluated, {self.message}"
+
+    @property
+    def clause(self) -> str:
+        """That it was not evaluated, and why, to stand behind its name."""
+        return f"is {self}"
 
 
 def brief(error: Exception) -> str:

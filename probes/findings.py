@@ -3,14 +3,27 @@
 Every rule is one row of `RULES` and one section of docs/findings.md. A finding says how bad it is
 (severity) and how sure (confidence): `confirmed` where a render showed it, `likely` where only a source
 text hints at it.
+
+An ignore file has findings that somebody has looked at and accepted, each with the reason.
+
+A TOML file with one table per acceptance::
+
+    [[ignore]]
+    rule = "system-raises"
+    reason = "served only behind a server that moves system turns to the front"
+    source = "models/strict*"     # optional: a shell pattern for what was probed
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from .errors import InputError
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["confirmed", "likely"]
@@ -219,6 +232,12 @@ _ROWS = (
         "Let the client send reasoning_content with every assistant turn",
     ),
     Rule(
+        "compaction",
+        "note",
+        "The client began its conversation anew from a summary, and the prompt was computed again",
+        "Where the client lets you choose, compact less often, and with the same tools and system text",
+    ),
+    Rule(
         "block-rests",
         "note",
         "Prompts share parts of blocks, which a cache of whole blocks cannot reuse",
@@ -275,3 +294,80 @@ def cause_documentation(cause: str) -> str | None:
             when, counterfactual = (cell.strip(" |") for cell in line.split(" | ")[1:3])
             return f"# {cause}\n\nIt is this when {when}.\n\nProved by rendering again: {counterfactual}.\n"
     return None
+
+
+_KEYS = frozenset({"rule", "reason", "source"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """One entry of the file.
+
+    Attributes:
+        rule: id of the rule whose findings are accepted.
+        reason: why, in the words of whoever accepted them.
+        source: shell pattern of the inputs that it is about.
+    """
+
+    rule: str
+    reason: str
+    source: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A finding that was accepted, and why."""
+
+    finding: Finding
+    reason: str
+
+
+def read_ignore_file(path: Path) -> tuple[Ignore, ...]:
+    """Read an ignore file.
+
+    Raises:
+        InputError: it cannot be read, names a rule that does not exist, or gives no reason.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        what = (error.strerror or "cannot be read").lower()
+        raise InputError(what, where=str(path), fix="check the path") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"not a TOML file ({error})", where=str(path), fix="see docs/findings.md") from None
+    entries = document.pop("ignore", [])
+    if document or not isinstance(entries, list):
+        raise InputError(
+            "holds something else than [[ignore]] entries", where=str(path), fix="see docs/findings.md"
+        )
+    return tuple(_entry(value, f"{path}, entry {number}") for number, value in enumerate(entries, 1))
+
+
+def _entry(value: Any, where: str) -> Ignore:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise InputError("not a table of texts", where=where, fix="write rule and reason as texts")
+    unknown = sorted(value.keys() - _KEYS)
+    if unknown:
+        raise InputError(f"unknown key {unknown[0]!r}", where=where, fix=f"use {', '.join(sorted(_KEYS))}")
+    rule = value.get("rule", "")
+    if rule not in RULES:
+        raise InputError(f"there is no rule {rule!r}", where=where, fix="see `tplaudit rules`")
+    reason = value.get("reason", "").strip()
+    if not reason:
+        raise InputError("no reason is given", where=where, fix='add reason = "why this is accepted"')
+    return Ignore(rule, reason, value.get("source", "*"))
+
+
+def apply_ignores(
+    findings: Iterable[Finding], ignores: Iterable[Ignore], source: str
+) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
+    """Part the findings about one input into those that count and those that were accepted."""
+    entries = [entry for entry in ignores if fnmatch(source, entry.source)]
+    kept, accepted = [], []
+    for finding in findings:
+        entry = next((each for each in entries if each.rule == finding.rule), None)
+        if entry is None:
+            kept.append(finding)
+        else:
+            accepted.append(Ignored(finding, entry.reason))
+    return tuple(kept), tuple(accepted)

@@ -8,8 +8,15 @@ from difflib import SequenceMatcher
 from rich.console import Console
 from rich.text import Text
 
-from ...probes.conversation import named_messages
-from ...probes.replay.replay_report import Divergence, MessageRef, Place, Remedy, ReplayReport, TurnReport
+from ...probes.replay.replay_report import (
+    Divergence,
+    MessageRef,
+    Place,
+    PolicyReport,
+    Remedy,
+    ReplayReport,
+    TurnReport,
+)
 from .durations import duration
 
 #: Characters of each text shown from the divergence point on, and before it.
@@ -24,14 +31,28 @@ def draw_turn(report: ReplayReport, number: int, console: Console) -> None:
         for turn in policy.turns:
             if turn.turn == number:
                 console.print(Text(f"turn {number}, policy {policy.policy}", style="bold"))
+                console.print(_field("belongs", _belongs(turn, policy)), soft_wrap=True)
                 for line in _lines(turn, policy.server_cache.block_size):
                     console.print(line, soft_wrap=True)
                 console.print()
 
 
+def _belongs(turn: TurnReport, policy: PolicyReport) -> str:
+    """Say which conversation a turn is of, and what it continues."""
+    names = {each.conversation: each.shown for each in policy.conversations}
+    how = {
+        "begins": "which it begins",
+        "appended": f"appended to turn {turn.predecessor}",
+        "edited": f"turn {turn.predecessor} with something changed in it",
+        "branch": f"a branch from turn {turn.predecessor}, which was continued otherwise before",
+    }[turn.relation]
+    return f"to {names.get(turn.conversation, turn.conversation)}: {how}"
+
+
 def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     if turn.error is not None:
         yield Text(f"the template raised: {turn.error}", style="red")
+        yield from _raised(turn)
         return
     yield _field(
         "tokens", f"{turn.prompt_tokens:,} in the prompt; {turn.depth:,} shared, {turn.reused:,} reused"
@@ -43,23 +64,19 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     if turn.cost is not None:
         error = "" if turn.cost.error is None else f", with an error of {duration(turn.cost.error)}"
         yield _field("seconds", f"{duration(turn.cost.seconds)} ({turn.cost.kind}{error})")
-    for action in turn.actions:
-        if action.kind != "kept":
-            which = named_messages(action.messages)
-            yield _field(
-                "server",
-                f"{action.kind} {which}: {action.why}" if which else f"{action.kind}: {action.why}",
-            )
+    yield from _server(turn)
     if turn.divergence is None:
         yield _field(
             "diverges",
-            "nowhere: a stored prompt is a prefix of this one" if turn.depth else "nothing is stored yet",
+            "nowhere: it begins a conversation"
+            if turn.predecessor is None
+            else "nowhere: what its predecessor stored is a prefix of it",
         )
         since = turn.since_previous
         if since is not None and since.cause is not None:
             yield _field(
                 "previous",
-                f"diverges from the previous turn's prompt at token {since.tokens:,}: {since.cause}",
+                f"diverges from its predecessor's prompt at token {since.tokens:,}: {since.cause}",
             )
     else:
         yield from _divergence(turn.divergence, block_size)
@@ -69,6 +86,32 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
         )
         if miss.remedy is not None:
             yield _remedy(miss.remedy)
+
+
+def _raised(turn: TurnReport) -> Iterator[Text]:
+    """Say what a template raised on, what the server had made of it, and what would help."""
+    yield from _server(turn)
+    raised = turn.failure
+    if raised is None:
+        return
+    yield _field("at", _place(Place("message" if raised.message else "head", raised.message, raised.line)))
+    yield _field("cause", raised.evidence)
+    for remedy in raised.remedies:
+        yield Text(f"  {'remedy':<8} {remedy.set}", style="green").append(
+            f"; paste {remedy.paste}" if remedy.paste else ""
+        )
+
+
+def _server(turn: TurnReport) -> Iterator[Text]:
+    for number, action in enumerate(turn.actions):
+        if action.kind == "kept":
+            continue
+        which = ", ".join(map(str, action.messages))
+        kind: str = action.kind
+        later = {index for other in turn.actions[number + 1 :] for index in other.messages}
+        if kind == "dropped" and later.intersection(action.messages):
+            kind = "shortened"  # what is left of the message is moved or converted
+        yield _field("server", f"{kind} message {which}: {action.why}" if which else f"{kind}: {action.why}")
 
 
 def _divergence(divergence: Divergence, block_size: int) -> Iterator[Text]:
@@ -131,7 +174,7 @@ def _field(name: str, text: str) -> Text:
 
 
 def _remedy(remedy: Remedy) -> Text:
-    line = Text(f"  {'remedy':<9} {remedy.set}: {remedy.tokens:,} tokens more", style="green")
+    line = Text(f"  {'remedy':<9} {remedy.set}: saves {remedy.saves:,} tokens", style="green")
     return line.append(f"; paste {remedy.paste}") if remedy.paste else line
 
 

@@ -19,7 +19,7 @@ from ..templates.rendering import Chunk, Profile
 from ..templates.template import ChatTemplate
 from .perturbation import MessageText, alter_message, alter_tools, occurs_in, texts_of
 
-Region = Literal["message", "head", "tools", "generation"]
+Region = Literal["message", "head", "tools", "generation", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Owner:
     """What a character of a prompt belongs to.
 
     Attributes:
-        region: `message`; `tools` for the tool list; `generation` for the generation prompt; else `head`.
+        region: `message`; `tools` for the tool list; `generation` for the generation prompt; `unknown` where
+            it could not be found; else `head`.
         index: index of the message in the client's request, for region `message`.
         role: the client's role of that message.
         field: `content`, `reasoning`, `tool_calls`, another key of the message, or `header` for what the

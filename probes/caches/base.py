@@ -167,6 +167,14 @@ class PrefixCache(Protocol):
         """Look a prompt up; what it finds counts as used now."""
         ...
 
+    def probe(self, ids: Ids) -> int:
+        """Return how many tokens of a prompt `match` would take over, and leave everything as it is."""
+        ...
+
+    def lift_limits(self) -> None:
+        """Keep all that is stored from now on: no limit of bytes, sequences or blocks holds any more."""
+        ...
+
     def pin(self, match: Match) -> AbstractContextManager[None]:
         """Keep a match's blocks from being dropped while the context lasts."""
         ...

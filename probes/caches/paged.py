@@ -136,6 +136,14 @@ class PagedCache:
         evicted = self._dropped.get(names[found]) if found < len(names) else None
         return Match(reused, usable, evicted)
 
+    def probe(self, ids: Ids) -> int:
+        """Return how many tokens `match` would take over."""
+        return self._usable(self.lookup(ids), len(ids))[1]
+
+    def lift_limits(self) -> None:
+        """Keep every block from now on."""
+        self.capacity_bytes = None
+
     def lookup(self, ids: Ids) -> tuple[Block, ...]:
         """Return the chain of present blocks from the beginning of a prompt, its tail included."""
         names = self._chain(ids)

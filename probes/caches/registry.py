@@ -118,6 +118,15 @@ def make_cache(
     return made
 
 
+def cache_name(policy: Policy) -> str:
+    """Return the name of the cache that the server of a policy keeps, whatever its blocks."""
+    name: str = DEFAULT_CACHE
+    if kind_of(policy.name):
+        kind, given = read_spec(policy.name)
+        name, _ = kind.server_cache(given)
+    return name.partition(":")[0]
+
+
 def server_cache(
     policy: Policy,
     *,
@@ -135,7 +144,8 @@ def server_cache(
         capacity_bytes: as of `make_cache`.
         sizes: as of `make_cache`.
     """
-    name, options = DEFAULT_CACHE, {}
+    name: str = DEFAULT_CACHE
+    options: Mapping[str, str] = {}
     if kind_of(policy.name):
         kind, given = read_spec(policy.name)
         name, options = kind.server_cache(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -134,6 +135,17 @@ class SequenceCache:
         self._use(entry, prompt)
         return Match(reused, trim(entry.blocks, reused), evicted)
 
+    def probe(self, ids: Ids) -> int:
+        """Return how many tokens `match` would take over."""
+        other = copy(self)
+        other._entries, other._dropped = list(self._entries), list(self._dropped)
+        return other._find(TokenSequence.of(ids))[1]
+
+    def lift_limits(self) -> None:
+        """Keep every sequence from now on."""
+        self.max_entries = None
+        self.capacity_bytes = None
+
     @contextmanager
     def pin(self, match: Match) -> Iterator[None]:
         """Do nothing: a match is a copy that the cache no longer counts."""
@@ -195,7 +207,7 @@ class SequenceCache:
                 kept = set(self._thinned([at for at in old if at in copied], sorted(new & copied)))
                 inner = [replace(each, snapshot=each.end in kept) for each in inner]
                 entry = SequenceEntry(sequence.prefix(end), (*inner, last), kind)
-                self._last = _without_payloads(entry)
+                self._last = without_payloads(entry)
                 self._insert(entry)
 
     def __len__(self) -> int:
@@ -264,7 +276,7 @@ class SequenceCache:
         """Add a sequence after dropping what is in its way; refuse one that is larger than the cache."""
         cost = self._cost(entry)
         if self.capacity_bytes is not None and entry.nbytes > self.capacity_bytes:
-            self._dropped.append((_without_payloads(entry), self._statistics.lookups))
+            self._dropped.append((without_payloads(entry), self._statistics.lookups))
             self._statistics = replace(self._statistics, refused_blocks=self._statistics.refused_blocks + 1)
             return
         while self._entries and not self._fits(cost):
@@ -299,7 +311,7 @@ class SequenceCache:
         """Take a sequence out for want of room."""
         self._remove(entry)
         was = self._statistics
-        self._dropped.append((_without_payloads(entry), was.lookups))
+        self._dropped.append((without_payloads(entry), was.lookups))
         self._statistics = replace(was, evicted_blocks=was.evicted_blocks + 1)
 
     def _cost(self, entry: SequenceEntry) -> int:
@@ -319,6 +331,6 @@ class SequenceCache:
         return self.layers.sliceable_at(entry.length)
 
 
-def _without_payloads(entry: SequenceEntry) -> SequenceEntry:
+def without_payloads(entry: SequenceEntry) -> SequenceEntry:
     """Return what is remembered of a sequence whose states may be gone."""
     return replace(entry, blocks=tuple(replace(block, payload=None) for block in entry.blocks))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..tokenization.tokens import common_prefix_ids
 
@@ -45,13 +48,27 @@ class StoredSequences:
 
     def __init__(self) -> None:
         self._stored: list[_Stored] = []
+        self._places: dict[int, int] = {}
         self._looked_up: tuple[Ids, list[int]] | None = None
         self._last: tuple[Ids, list[int]] | None = None
 
-    @property
-    def last_length(self) -> int:
-        """Length in tokens of the sequence stored last; 0 where nothing is stored."""
-        return self._stored[-1].length if self._stored else 0
+    def sequence(self, turn: int) -> Ids:
+        """Return the sequence that a turn stored, shape `(n,)`."""
+        entry = self._stored[self._places[turn]]
+        ids = np.empty(entry.length, np.int32)
+        end = entry.length
+        while True:
+            if entry.start < end:
+                ids[entry.start : end] = entry.tail[: end - entry.start]
+                end = entry.start
+            if entry.parent is None or not end:
+                return ids
+            entry = self._stored[entry.parent]
+
+    def shared_with(self, ids: Ids, turns: Iterable[int]) -> int:
+        """Return how many ids a prompt of shape `(n,)` shares at most with what some turns stored."""
+        shared = self._shared(ids)
+        return max((shared[self._places[turn]] for turn in turns), default=0)
 
     def closest(self, ids: Ids) -> Closest:
         """Find the closest stored sequence to a prompt of shape `(n,)`."""
@@ -67,6 +84,7 @@ class StoredSequences:
         shared = self._shared(ids)
         start = max(shared, default=0)
         parent = shared.index(start) if shared else None
+        self._places[turn] = len(self._stored)
         self._stored.append(_Stored(turn, parent, start, ids[start:].copy()))
         self._last = (ids, [*shared, len(ids)])
         self._looked_up = None

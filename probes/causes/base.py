@@ -1,4 +1,4 @@
-"""Two prompts of one conversation that part, and the counterfactual renders that prove why."""
+"""Two prompts of one conversation that diverge, and the counterfactual renders that prove why."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..templates.rendering import Profile
 from ..templates.template import ChatTemplate
 from ..text import common_prefix
 
+UNKNOWN_OWNER = Owner("unknown")
 RemedyKind = Literal["kwarg", "policy", "client", "template", "cache"]
 
 
@@ -50,6 +51,7 @@ class Counterfactual:
         chars: characters that both share then.
         is_prefix: whether the earlier prompt without its generation prompt is then a prefix of the later one.
         policy: the policy that made both.
+        reply: the stored reply with which the earlier text ends; empty where none is compared.
     """
 
     earlier: PromptSide
@@ -57,11 +59,17 @@ class Counterfactual:
     chars: int
     is_prefix: bool
     policy: Policy
+    reply: str = ""
 
     @property
     def lost(self) -> int:
-        """Characters of the earlier prompt behind the point where both part."""
+        """Characters of the earlier prompt behind the point where both diverge."""
         return len(self.earlier.text) - self.chars
+
+    @property
+    def prompt(self) -> str:
+        """The earlier prompt, without the reply that is stored behind it."""
+        return self.earlier.text[: len(self.earlier.text) - len(self.reply)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,8 @@ class CandidateRemedy:
         trial: the pair with it.
         paste: a line to paste where it is to be set, where that is known.
         within: the earlier prompt, where the trial's own one goes on behind it; no more than it can be won.
+        apply: what to do to a whole session to try it (`sessions.Change`), in order; empty where that is not
+            known.
     """
 
     kind: RemedyKind
@@ -81,11 +91,12 @@ class CandidateRemedy:
     trial: Counterfactual
     paste: str | None = None
     within: str | None = None
+    apply: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a prompt parts from an earlier one.
+    """Why a prompt diverges from an earlier one.
 
     Attributes:
         id: an id of docs/causes.md.
@@ -109,7 +120,7 @@ Rule = Callable[["PromptPair"], Iterator[Cause]]
 
 @dataclass(frozen=True, slots=True)
 class PromptPair:
-    """An earlier and a later prompt, and the character where they part.
+    """An earlier and a later prompt, and the character where they diverge.
 
     Attributes:
         earlier: the earlier prompt.
@@ -137,7 +148,7 @@ class PromptPair:
 
     @property
     def lost(self) -> int:
-        """Characters of the earlier prompt behind the point where both part."""
+        """Characters of the earlier prompt behind the point where both diverge."""
         return len(self.earlier.text) - self.chars
 
     def trial(
@@ -153,10 +164,10 @@ class PromptPair:
         return Counterfactual(first, second, chars, self._is_prefix(first, second, chars), policy)
 
     def resolves(self, trial: Counterfactual | None) -> bool:
-        """Tell whether the prompts part later in a trial than they do, or not at all.
+        """Tell whether the prompts diverge later in a trial than they do, or not at all.
 
         Another policy writes the same conversation at another length, so there less of the earlier prompt
-        has to be lost, and the prompts have to part in another message.
+        has to be lost, and the prompts have to diverge in another message.
         """
         if trial is None:
             return False
@@ -168,20 +179,8 @@ class PromptPair:
         return (owner.region, owner.index) != (self.owner.region, self.owner.index)
 
     def owner_of(self, side: PromptSide, offset: int) -> Owner:
-        """Return the owner of a character of a side's prompt; `head` where it cannot be found any more."""
-
-        def body() -> str:
-            try:
-                return self.template.render_request(
-                    side.rendered, add_generation_prompt=False, profile=side.profile
-                )
-            except RenderError:
-                return side.text
-
-        try:
-            return owner_at(self.template, side.client, side.rendered, side.text, offset, body, side.profile)
-        except RenderError:
-            return Owner("head")
+        """Return the owner of a character of a side's prompt; `unknown` where it cannot be found."""
+        return owner_of(side, offset, self.template)
 
     def _is_prefix(self, first: PromptSide, second: PromptSide, chars: int) -> bool:
         if chars == len(first.text):
@@ -198,6 +197,21 @@ class PromptPair:
         if request is own.client and policy is self.policy:
             return own
         return render_side(request, policy, self.template)
+
+
+def owner_of(side: PromptSide, offset: int, template: ChatTemplate) -> Owner:
+    """Return the owner of a character of a prompt; `unknown` where it cannot be found."""
+
+    def body() -> str:
+        try:
+            return template.render_request(side.rendered, add_generation_prompt=False, profile=side.profile)
+        except RenderError:
+            return side.text
+
+    try:
+        return owner_at(template, side.client, side.rendered, side.text, offset, body, side.profile)
+    except RenderError:
+        return UNKNOWN_OWNER
 
 
 def render_side(request: Request, policy: Policy, template: ChatTemplate) -> PromptSide | None:
@@ -239,3 +253,8 @@ def json_value(value: Any) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def failure(error: Exception) -> str:
+    """Say what stopped an explanation, as a clause that goes on behind another."""
+    return f" (an explanation failed: {type(error).__name__}: {error})"

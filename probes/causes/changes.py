@@ -129,7 +129,14 @@ def _opcodes(
 
 
 def _written(message: Message) -> str:
-    return as_written(message.data)
+    """Return what is compared of a message: marks for the server's cache move every turn."""
+    return as_written(_without_marks(message.data))
+
+
+def _without_marks(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_marks(item) for key, item in value.items() if key != "cache_control"}
+    return [_without_marks(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _roles(messages: Messages, positions: range) -> list[Any]:

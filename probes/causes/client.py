@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
@@ -22,7 +22,13 @@ from .base import (
 )
 from .changes import MessageChange, as_written, changes, flat_text, moved, restored
 from .reasoning import reasoning_of, without_reasoning
-from .settings import client_setting, kwarg_line
+from .requests import with_call_ids_of, without_setting
+from .settings import (
+    ALL_TOOLS,
+    ALL_TOOLS_LINE,
+    CLIENT_SETTINGS,
+    kwarg_line,
+)
 
 #: Longest stretch that may differ in an otherwise equal text for it to count as volatile, in characters.
 _VOLATILE = 400
@@ -31,7 +37,6 @@ _MOST_TRIALS = 6
 _WORD = re.compile(r"[\w:./+-]")
 #: Characters of a volatile text that its remedy shows.
 _SHOWN = 24
-_NOTHING_HELPS = "no template or server setting helps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,6 @@ class Label:
         id: an id of docs/causes.md.
         evidence: what the client did, one sentence without a full stop.
         set: what would stop it, short.
-        paste: the line to paste for that, where it is known.
         together: whether the same kind of change in other messages is undone with it.
         values: what stood there and what stands there now, for a short stretch that changes.
     """
@@ -50,7 +54,6 @@ class Label:
     id: str
     evidence: str
     set: str
-    paste: str | None = None
     together: bool = False
     values: tuple[str, str] | None = None
 
@@ -61,13 +64,56 @@ def tools_changed(pair: PromptPair) -> Iterator[Cause]:
     if as_written(before) == as_written(after):
         return
     trial = pair.trial(later=pair.later.client.replace(tools=before))
-    yield from _judged(
-        pair,
-        trial,
-        "tools-changed",
-        f"the client {_tool_change(before or (), after or ())}",
-        "send the same tools, written alike",
+    said = f"the client {_tool_change(before or (), after or ())}"
+    for cause in _judged(pair, trial, "tools-changed", said, "send the same tools, written alike"):
+        yield replace(cause, offers=(*_all_tools(pair), *cause.offers)) if cause.confirmed else cause
+
+
+def _all_tools(pair: PromptPair) -> Iterator[CandidateRemedy]:
+    """Yield the setting of a client that loads tools in mid-session, with which it sends them all at once.
+
+    Counted is what the later request has; tools that the recording never shows make the first prompt longer
+    by what nobody can tell from it.
+    """
+    before, after = pair.earlier.client.tools or (), pair.later.client.tools or ()
+    names = {_tool_name(tool) for tool in after}
+    if not searches_tools(pair.later.client) or not names > {_tool_name(tool) for tool in before}:
+        return
+    trial = pair.trial(earlier=pair.earlier.client.replace(tools=after))
+    if trial is not None and pair.resolves(trial):
+        said = f"{ALL_TOOLS} (tools that the recording never shows would be sent as well)"
+        yield CandidateRemedy("client", said, trial, ALL_TOOLS_LINE, apply=("client:all-tools",))
+
+
+def searches_tools(request: Request) -> bool:
+    """Tell whether a client loads tools in mid-session, as Claude Code does with its tool search."""
+    if any(tool.get("defer_loading") for tool in request.tools or ()):
+        return True
+    return any(
+        isinstance(block, Mapping) and _has_reference(block)
+        for message in request.messages
+        for block in (message.data.get("content") if isinstance(message.data.get("content"), list) else ())
     )
+
+
+def _has_reference(block: Mapping[str, Any]) -> bool:
+    inner = block.get("content")
+    return block.get("type") == "tool_reference" or (
+        isinstance(inner, list)
+        and any(isinstance(each, Mapping) and each.get("type") == "tool_reference" for each in inner)
+    )
+
+
+def call_ids_changed(pair: PromptPair) -> Iterator[Cause]:
+    """The client gave calls that it had sent before other ids."""
+    undone, renamed = with_call_ids_of(pair.earlier.client, pair.later.client)
+    if not renamed:
+        return
+    trial = pair.trial(later=undone)
+    now, was = next(iter(renamed.items()))
+    calls = "a call" if len(renamed) == 1 else f"{len(renamed)} calls"
+    said = f"the client gave {calls} of the earlier request another id, {was!r} before and {now!r} now"
+    yield from _judged(pair, trial, "call-ids-changed", said, "send calls again with the ids that they had")
 
 
 def kwargs_changed(pair: PromptPair) -> Iterator[Cause]:
@@ -86,8 +132,16 @@ def kwargs_changed(pair: PromptPair) -> Iterator[Cause]:
             said = f"the client sent {key} {_value(old, key)} before and {_value(new, key)} now"
             wanted = f"{key}={as_written(old[key])}" if key in old else f"no {key}"
             paste = kwarg_line(pair.policy.name, key, old[key]) if key in old and name == "kwargs" else None
+            apply = (f"kwarg:{key}={as_written(old[key])}",) if key in old and name == "kwargs" else ()
             yield from _judged(
-                pair, trial, "kwargs-changed", said, f"{wanted} in every request", paste, kind="kwarg"
+                pair,
+                trial,
+                "kwargs-changed",
+                said,
+                f"{wanted} in every request",
+                paste,
+                kind="kwarg",
+                apply=apply,
             )
 
 
@@ -98,13 +152,12 @@ def system_changed(pair: PromptPair) -> Iterator[Cause]:
         return
     old, new = (Message({"role": "system", "content": each}, TOP_LEVEL) for each in (before, after))
     trial = pair.trial(later=pair.later.client.replace(system=before))
-    label = label_of(old, new)
-    yield from _judged(pair, trial, label.id, label.evidence, label.set, label.paste, values=label.values)
+    yield from _labelled(pair, trial, label_of(old, new, pair.policy.name))
 
 
 def messages_changed(pair: PromptPair) -> Iterator[Cause]:
     """The client changed, removed, inserted or reordered messages that it had sent before."""
-    before, after = pair.earlier.client.messages, pair.later.client.messages
+    before, after = pair.earlier.client.messages, _with_ids(pair)
     found = changes(before, after)
     if not found:
         return
@@ -112,6 +165,8 @@ def messages_changed(pair: PromptPair) -> Iterator[Cause]:
     if place is None:
         for change in sorted(found, key=lambda each: not _owns(pair, each))[:_MOST_TRIALS]:
             yield from _undone(pair, change, found)
+    if len(found) == 1 and place is None:
+        return  # it was undone alone already
     trial = pair.trial(later=renumbered(pair.later.client, restored(before, after)))
     if place is not None:
         did = f"moved message {before[place[0]].index} to position {after[place[1]].index}"
@@ -122,25 +177,29 @@ def messages_changed(pair: PromptPair) -> Iterator[Cause]:
 
 def _undone(pair: PromptPair, change: MessageChange, found: list[MessageChange]) -> Iterator[Cause]:
     """Undo one change, with those of the same kind where they belong together."""
-    before, after = pair.earlier.client.messages, pair.later.client.messages
+    before, after = pair.earlier.client.messages, _with_ids(pair)
     if not change.single:
         yield from _rewritten(pair, pair.trial(later=_put_back(pair, change)), _said(pair, change))
         return
-    label = label_of(before[change.old[0]], after[change.new[0]])
+    label = label_of(before[change.old[0]], after[change.new[0]], pair.policy.name)
     alike = [change]
     if label.together:
         alike = [
             each
             for each in found
-            if each.single and label_of(before[each.old[0]], after[each.new[0]]).id == label.id
+            if each.single
+            and label_of(before[each.old[0]], after[each.new[0]], pair.policy.name).id == label.id
         ]
     old = {after[each.new[0]].index: before[each.old[0]] for each in alike}
     trial = pair.trial(later=with_messages(pair.later.client, old))
     others = [index for index in old if index != after[change.new[0]].index]
     more = f", and likewise {_listed(others)}" if others else ""
-    yield from _judged(
-        pair, trial, label.id, label.evidence + more, label.set, label.paste, values=label.values
-    )
+    yield from _labelled(pair, trial, replace(label, evidence=label.evidence + more))
+
+
+def _with_ids(pair: PromptPair) -> tuple[Message, ...]:
+    """Return the later messages with the ids that their calls had before: other ids are another cause."""
+    return with_call_ids_of(pair.earlier.client, pair.later.client)[0].messages
 
 
 def _put_back(pair: PromptPair, change: MessageChange) -> Request:
@@ -163,7 +222,7 @@ def _rewritten(pair: PromptPair, trial: Counterfactual | None, did: str) -> Iter
         pair,
         trial,
         "history-rewritten",
-        f"not the template: the client {did}; {_NOTHING_HELPS}",
+        f"not the template: the client {did}; {nothing_helps(pair.policy.name)}",
         "send earlier messages again as they were",
     )
 
@@ -177,23 +236,59 @@ def _judged(
     paste: str | None = None,
     kind: RemedyKind = "client",
     values: tuple[str, str] | None = None,
+    apply: tuple[str, ...] | None = None,
 ) -> Iterator[Cause]:
     """Yield a cause as confirmed where its trial resolves it, as likely where it could not be tried."""
     if trial is None:
         yield Cause(id, False, evidence, values=values)
     elif pair.resolves(trial):
-        yield Cause(id, True, evidence, trial, (CandidateRemedy(kind, set, trial, paste),), values)
+        undone = (f"client:{id}",) if apply is None else apply
+        offer = CandidateRemedy(kind, set, trial, paste, apply=undone)
+        yield Cause(id, True, evidence, trial, (offer,), values)
 
 
-def label_of(old: Message, new: Message) -> Label:
-    """Return what the change of one message is called, the most specific first."""
+def _labelled(pair: PromptPair, trial: Counterfactual | None, label: Label) -> Iterator[Cause]:
+    """Yield the cause of a label, with what the client's own setting would save where there is one."""
+    for cause in _judged(pair, trial, label.id, label.evidence, label.set, values=label.values):
+        if cause.confirmed and label.id == "volatile-text":
+            yield replace(cause, offers=(*setting_offers(pair), *cause.offers))
+        else:
+            yield cause
+
+
+def setting_offers(pair: PromptPair) -> Iterator[CandidateRemedy]:
+    """Yield the settings of known clients that take exactly what they take out of both requests."""
+    for setting in CLIENT_SETTINGS:
+        earlier, later = (without_setting(side.client, setting) for side in (pair.earlier, pair.later))
+        if earlier is pair.earlier.client and later is pair.later.client:
+            continue
+        trial = pair.trial(earlier, later)
+        if trial is not None and pair.resolves(trial):
+            yield CandidateRemedy(
+                "client", setting.set, trial, setting.paste, apply=(f"setting:{setting.set}",)
+            )
+
+
+def nothing_helps(policy: str) -> str:
+    """Say that no setting mends a history that a client rewrites; llama.cpp can shift what stands behind."""
+    return "no template helps" if policy.startswith("llama-cpp") else "no template or server setting helps"
+
+
+def label_of(old: Message, new: Message, policy: str) -> Label:
+    """Return what the change of one message is called, the most specific first.
+
+    Args:
+        old: the message as it was.
+        new: the message as it is now.
+        policy: what the requests went through, for what helps.
+    """
     for rule in _LABELS:
         label = rule(old, new)
         if label is not None:
             return label
     return Label(
         "history-rewritten",
-        f"not the template: the client changed {_named(new)}; {_NOTHING_HELPS}",
+        f"not the template: the client changed {_named(new)}; {nothing_helps(policy)}",
         f"send {_place(new)} again as it was",
     )
 
@@ -236,11 +331,7 @@ def _volatile(old: Message, new: Message) -> Label | None:
         return None
     was, now, at = stretch
     said = f"{_named(new)} has {was!r} before and {now!r} now, at character {at:,}, and is otherwise the same"
-    text = flat_text(new.data.get("content")) or ""
-    setting = client_setting(text[max(0, at - 400) : at + 400])
-    if setting is not None:
-        return Label("volatile-text", said, setting.set, setting.paste, values=(was, now))
-    wanted = f"keep {_short(now)} out of {_place(new)}"
+    wanted = f"keep {_short(now)} out of {_place(new)}, or send it behind the rest"
     return Label("volatile-text", said, wanted, values=(was, now))
 
 
@@ -361,4 +452,4 @@ def _value(kwargs: Mapping[str, Any], key: str) -> str:
     return as_written(kwargs[key]) if key in kwargs else "not at all"
 
 
-RULES = (tools_changed, kwargs_changed, system_changed, messages_changed)
+RULES = (tools_changed, kwargs_changed, call_ids_changed, system_changed, messages_changed)

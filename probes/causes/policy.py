@@ -8,18 +8,19 @@ from ..attribution.ownership import Owner
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL
 from ..policies.registry import parse_policy
 from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, PromptSide, without
-from .changes import flat_text
-from .settings import client_setting, other_policies
+from .client import setting_offers
+from .settings import other_policies
 
 _IN_PLACE = "an in-place template"
 _IN_PLACE_UNASKED = "an in-place template, on a server that always leaves system turns to it"
 
 
 def rewritten_by_policy(pair: PromptPair) -> Iterator[Cause]:
-    """The policy built or moved the message where the prompts part, and without its doing they part later.
+    """The policy built or moved the message where the prompts diverge; without its doing they do so later.
 
     Without its doing: under `as-is`, or where that raises or loses as much, without the system messages that
-    the later request brings anew, without what the policy put into the message, or without the message.
+    the later request brings anew, without what the policy put into the message, without the message, without
+    every system turn that it treats otherwise than before, or without all that is new.
     """
     for side, owner in ((pair.later, pair.owner), (pair.earlier, pair.earlier_owner)):
         if owner.index is None or not _touched(side, owner):
@@ -30,10 +31,12 @@ def rewritten_by_policy(pair: PromptPair) -> Iterator[Cause]:
             or _without(pair, new)
             or _without(pair, _carried(pair))
             or _without_either(pair, owner.index)
+            or _without_flipped(pair, new)
+            or (_without(pair, list(pair.news)) if side.done_to(owner.index, *_MOVED) else None)
         )
         if trial is not None:
             id, evidence = _label(pair, side, owner.index, owner.rendered_index)
-            yield Cause(id, True, evidence, trial, tuple(_offers(pair, trial, new)))
+            yield Cause(id, True, evidence, trial, tuple(_offers(pair, trial)))
             return
 
 
@@ -50,6 +53,7 @@ def _touched(side: PromptSide, owner: Owner) -> bool:
     return any(each > index for each in before) or bool(set(range(index)) - set(before))
 
 
+_MOVED = ("hoisted", "noted", "relocated")
 _HARMLESS = frozenset({"kept", "probed", "converted", "kwargs"})
 
 
@@ -87,8 +91,28 @@ def _without_either(pair: PromptPair, index: int) -> Counterfactual | None:
     return trial if trial is not None and trial.is_prefix else None
 
 
+def _without_flipped(pair: PromptPair, new: list[int]) -> Counterfactual | None:
+    """Return the pair without the system turns, old and new, that the policy treats otherwise than before.
+
+    A run that cannot stay a note turns all of them into hoists, also those whose own place did not change.
+    """
+    flipped = [
+        message.index
+        for message in pair.earlier.client.messages
+        if message.data.get("role") in SYSTEM_ROLES
+        and any(
+            pair.earlier.done_to(message.index, kind) != pair.later.done_to(message.index, kind)
+            for kind in _MOVED
+        )
+    ]
+    if not flipped:
+        return None
+    trial = pair.trial(without(pair.earlier.client, flipped), without(pair.later.client, [*flipped, *new]))
+    return trial if trial is not None and (trial.is_prefix or pair.resolves(trial)) else None
+
+
 def _label(pair: PromptPair, side: PromptSide, index: int, rendered_index: int | None) -> tuple[str, str]:
-    """Name what the policy did to the message where the prompts part."""
+    """Name what the policy did to the message where the prompts diverge."""
     name, role = pair.policy.name, side.client.role_of(index)
     message = f"message {index} ({role})"
     was_noted, noted = pair.earlier.done_to(index, "noted"), pair.later.done_to(index, "noted")
@@ -98,6 +122,8 @@ def _label(pair: PromptPair, side: PromptSide, index: int, rendered_index: int |
             return "note-neighbour-flip", f"{name} wrote {message} as a note into an earlier message"
         before = f"as a note in {_host(pair.earlier, index)}" if was_noted else "elsewhere"
         now = f"as a note in {_host(pair.later, index)}" if noted else "into the first system block"
+        if was_noted and not noted and (refused := _refused(pair.later)):
+            now += f", because {refused}"
         return (
             "note-neighbour-flip",
             f"{name} wrote {message} {before} in the earlier request and {now} in this one",
@@ -110,6 +136,14 @@ def _label(pair: PromptPair, side: PromptSide, index: int, rendered_index: int |
         f"message{'s' if len(joined) > 1 else ''} {', '.join(map(str, joined))}" if joined else "a neighbour"
     )
     return "role-merged", f"{name} merged {message} with {with_} in one of the two requests only"
+
+
+def _refused(side: PromptSide) -> str | None:
+    """Say which run the policy could not keep as a note, and why."""
+    for action in side.actions:
+        if action.kind == "refused":
+            return f"no note can carry message {', '.join(map(str, action.messages))} ({action.why})"
+    return None
 
 
 def _joined_turns(side: PromptSide, rendered_index: int | None) -> list[int]:
@@ -131,24 +165,16 @@ def _host(side: PromptSide, index: int) -> str:
     return "a turn of its own"
 
 
-def _offers(pair: PromptPair, trial: Counterfactual, new: list[int]) -> Iterator[CandidateRemedy]:
+def _offers(pair: PromptPair, trial: Counterfactual) -> Iterator[CandidateRemedy]:
     """Yield what would stop it: the client's own setting, the server's, another policy, the template."""
-    marked: dict[str, list[int]] = {}
-    for index in new:
-        message = pair.later.client.message(index)
-        setting = client_setting(flat_text(message.content) or "") if message else None
-        if setting is not None:
-            marked.setdefault(setting.set, []).append(index)
-            paste = setting.paste
-    for set_, indices in marked.items():
-        resolves = _without(pair, indices)
-        if resolves is not None:
-            yield CandidateRemedy("client", set_, resolves, paste)
+    yield from setting_offers(pair)
     policies = []
     for other in other_policies(pair.policy.name):
         done = _under(pair, other.policy)
         if done is not None:
-            policies.append(CandidateRemedy("policy", other.set, done, other.paste))
+            policies.append(
+                CandidateRemedy("policy", other.set, done, other.paste, apply=(f"policy:{other.policy}",))
+            )
     yield from sorted(
         policies, key=lambda offer: (offer.paste is None, not offer.trial.is_prefix, offer.trial.lost)
     )[:2]

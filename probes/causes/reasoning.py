@@ -8,6 +8,22 @@ from ..conversation import Message, Request
 from ..templates.rendering import REASONING_KEYS
 
 OPENS, CLOSES = "<think>", "</think>"
+#: What ends the reasoning of a generated reply, in the notations of known families of models.
+_ENDS = (CLOSES, "[/THINK]", "</seed:think>", "<channel|>", "</thought>")
+#: Where a reply in channels (gpt-oss) says what it has to say.
+_FINAL = "<|channel|>final<|message|>"
+
+
+def split_reply(text: str) -> tuple[str, str] | None:
+    """Split what a model wrote into its reasoning and the rest; None where nothing shows where that ends."""
+    before, found, after = text.rpartition(_FINAL)
+    if found and before:
+        return before, found + after
+    for end in _ENDS:
+        before, found, after = text.partition(end)
+        if found:
+            return before.removeprefix(OPENS).strip(), after
+    return None
 
 
 def reasoning_of(message: Message) -> str:

@@ -9,6 +9,7 @@ anthropics/claude-code#81259 (token counter), and its settings page (`includeGit
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,28 +28,42 @@ class ClientSetting:
         mark: stands in such a text, in lower case.
         set: the setting, short.
         paste: the line, and where it goes.
+        text: exactly what the setting takes out.
     """
 
     mark: str
     set: str
     paste: str
+    text: re.Pattern[str]
+
+    def without(self, text: str) -> str:
+        """Return a text as a client with this setting writes it."""
+        return self.text.sub("", text) if self.mark in text.lower() else text
 
 
 _CLAUDE_CODE = "~/.claude/settings.json"
+#: The setting that has all tools sent from the first request on, which no text shows.
+ALL_TOOLS = "ENABLE_TOOL_SEARCH=false"
+ALL_TOOLS_LINE = f'"env": {{"ENABLE_TOOL_SEARCH": "false"}} in {_CLAUDE_CODE}'
 CLIENT_SETTINGS = (
     ClientSetting(
         "x-anthropic-billing-header",
         "CLAUDE_CODE_ATTRIBUTION_HEADER=0",
         f'"env": {{"CLAUDE_CODE_ATTRIBUTION_HEADER": "0"}} in {_CLAUDE_CODE}',
+        re.compile(r"(?im)^x-anthropic-billing-header:[^\n]*(?:\n|$)"),
     ),
     ClientSetting(
-        "<total_tokens>", "totalTokensReminder=off", f'"totalTokensReminder": "off" in {_CLAUDE_CODE}'
+        "<total_tokens>",
+        "totalTokensReminder=off",
+        f'"totalTokensReminder": "off" in {_CLAUDE_CODE}',
+        re.compile(r"\n{0,2}<total_tokens>\s*\d[\d,]*\s+tokens?\s+left\s*</total_tokens>"),
     ),
     ClientSetting(
-        "gitstatus:", "includeGitInstructions=false", f'"includeGitInstructions": false in {_CLAUDE_CODE}'
-    ),
-    ClientSetting(
-        "git status", "includeGitInstructions=false", f'"includeGitInstructions": false in {_CLAUDE_CODE}'
+        "gitstatus",
+        "includeGitInstructions=false",
+        f'"includeGitInstructions": false in {_CLAUDE_CODE}',
+        # A section of the system text or of a reminder, up to the next one or the end.
+        re.compile(r"(?ms)\n*^(?:# )?gitStatus\b.*?(?=\n# |\n</|\Z)"),
     ),
 )
 
@@ -65,12 +80,6 @@ def kwarg_line(policy: str, name: str, value: Any) -> str:
     kind = kind_of(policy)
     form = (kind.kwargs_setting if kind else "") or _REQUEST
     return form.replace("{}", json.dumps({name: value}, ensure_ascii=False))
-
-
-def client_setting(text: str) -> ClientSetting | None:
-    """Return the setting that takes a text like this out of a client's requests."""
-    lower = text.lower()
-    return next((setting for setting in CLIENT_SETTINGS if setting.mark in lower), None)
 
 
 def other_policies(policy: str) -> Iterator[OtherPolicy]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from ..conversation import SYSTEM_ROLES, Message, Request
+from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from ..errors import RenderError
 from ..templates.source import TemplateSource
 from ..templates.switches import switches
 from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, json_value, with_messages, without
+from .changes import flat_text
 from .reasoning import without_reasoning
 from .settings import kwarg_line
 
@@ -77,17 +78,38 @@ def thinking_stripped(pair: PromptPair) -> Iterator[Cause]:
 
 
 def moved_system(pair: PromptPair) -> Iterator[Cause]:
-    """The template itself writes a later system text earlier."""
+    """The template itself writes a system text elsewhere than it stands, or elsewhere than before."""
     for owner in (pair.owner, pair.earlier_owner):
-        if owner.role not in SYSTEM_ROLES or owner.index is None or owner.index < 1:
+        if owner.role not in SYSTEM_ROLES or owner.index is None:
             continue
-        earlier = without(pair.earlier.client, [owner.index]) if owner.index not in pair.news else None
-        trial = pair.trial(earlier, without(pair.later.client, [owner.index]))
+        leading = owner.index < 1
+        if leading and not _at_another_place(pair, owner.index):
+            continue
+        earlier = _without_system(pair.earlier.client, owner.index) if owner.index not in pair.news else None
+        trial = pair.trial(earlier, _without_system(pair.later.client, owner.index))
         if trial is not None and pair.resolves(trial):
-            said = f"the template writes message {owner.index} ({owner.role}) before messages that precede it"
+            what = "the top-level system text" if owner.index == TOP_LEVEL else f"message {owner.index}"
+            where = (
+                "at another place than before, now that turns were added"
+                if owner.index not in pair.news
+                else "before messages that precede it"
+            )
+            said = f"the template writes {what} ({owner.role}) {where}"
             offer = CandidateRemedy("template", "an in-place template", trial)
             yield Cause("template-moved-system", True, said, trial, (offer,))
             return
+
+
+def _at_another_place(pair: PromptPair, index: int) -> bool:
+    """Tell whether a leading system text stands at different offsets of the two prompts."""
+    message = pair.later.client.message(index)
+    text = flat_text(message.content if message else pair.later.client.system) or ""
+    line = max(text.splitlines(), key=len, default="").strip()
+    return bool(line) and pair.earlier.text.find(line) != pair.later.text.find(line)
+
+
+def _without_system(request: Request, index: int) -> Request:
+    return request.replace(system=None) if index == TOP_LEVEL else without(request, [index])
 
 
 def position_dependent(pair: PromptPair) -> Iterator[Cause]:
@@ -124,9 +146,9 @@ def _knob(pair: PromptPair) -> CandidateRemedy | None:
             pair.earlier.client.replace(kwargs=kwargs[0]), pair.later.client.replace(kwargs=kwargs[1])
         )
         if trial is not None and pair.resolves(trial):
-            return CandidateRemedy(
-                "kwarg", f"{name}={json_value(value)}", trial, kwarg_line(pair.policy.name, name, value)
-            )
+            said = f"{name}={json_value(value)}"
+            paste = kwarg_line(pair.policy.name, name, value)
+            return CandidateRemedy("kwarg", said, trial, paste, apply=(f"kwarg:{said}",))
     return None
 
 

@@ -27,8 +27,8 @@ from ..documents import plain
 from ..engine.mlx_engine import KV_GROUP_SIZE
 from ..errors import InputError
 from ..files import read_json
-from ..machine import Machine, this_machine
 from .cost_model import CostModel, Measured, fit
+from .machine import Machine, this_machine
 
 if TYPE_CHECKING:
     from ..models.model import ReplayModel

@@ -9,9 +9,9 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from ..engine.mlx_engine import OutOfTime
-from ..machine import this_machine
 from ..tokenization.tokens import TokenRange
 from .calibration import CalibratedModel, Calibration, Point, measured_versions
+from .machine import this_machine
 
 if TYPE_CHECKING:
     from ..engine.mlx_engine import MLXEngine

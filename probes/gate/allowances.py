@@ -48,11 +48,11 @@ class KnownFailure:
     expires: date | None = None
 
     def expired(self, today: date) -> bool:
-        """Tell whether it counts no longer."""
+        """Return whether it no longer counts."""
         return self.expires is not None and today > self.expires
 
     def covers(self, rule: str, subject: Subject) -> bool:
-        """Tell whether a failure is the known one."""
+        """Return whether a failure is the known one."""
         return rule == self.rule and _matches(self.where, subject)
 
     @property
@@ -91,5 +91,5 @@ def allowing(allowances: Sequence[Allowance], rule: str, subject: Subject) -> Al
 
 
 def _matches(pattern: str, subject: Subject) -> bool:
-    """Tell whether a pattern names a subject in any of the ways that a person may."""
+    """Return whether a pattern names a subject in any of the ways that a person may."""
     return any(fnmatchcase(name, pattern) for name in subject.names)

@@ -16,7 +16,7 @@ from .report import BudgetResult
 #: The budgets and what each limits.
 BUDGETS: Mapping[str, str] = {
     "max-avoidable-tokens": "avoidable tokens of all turns together (counted)",
-    "max-reprefill-ratio": "re-prefilled tokens as a part of all prompt tokens (counted), from 0 to 1",
+    "max-reprefill-ratio": "re-prefilled tokens as a share of all prompt tokens (counted), from 0 to 1",
     "min-divergence-depth": "tokens shared with the closest stored prompt, where that is the fewest "
     "(counted)",
     "max-seconds": "seconds for the re-prefilled tokens of all turns (predicted)",
@@ -68,7 +68,7 @@ class Budget:
     transcript: str = "*"
 
     def covers(self, numbers: ReplayNumbers) -> bool:
-        """Tell whether the budget is about a replay."""
+        """Return whether the budget is about a replay."""
         names = (numbers.transcript, Path(numbers.transcript).name, Path(numbers.transcript).stem)
         return _is(numbers.policy, self.policy) and any(_is(name, self.transcript) for name in names)
 

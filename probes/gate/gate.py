@@ -1,4 +1,4 @@
-"""The gate itself: load both sides, observe them, compare, replay transcripts, weigh budgets, decide."""
+"""The gate itself: load both sides, observe them, compare, replay transcripts, evaluate budgets, decide."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Gate:
 
     Attributes:
         settings: what is compared and asked for; base and head are set.
-        special_tokens: laid over both sides' own.
+        special_tokens: replace both sides' own of the same names.
         now: the clock of templates.
         today: the day on which known failures expire or do not.
         llamacpp: whether llama.cpp's engine is asked too, where it is installed.
@@ -97,7 +97,7 @@ def _run(gate: Gate, keep: ExitStack) -> GateReport:
     budgets = tuple(evaluate(settings.budgets, replayed.numbers, predicting))
     if predicting is not None:
         prefills = [each for _, numbers in replayed.numbers for each in numbers.prefills]
-        notes += predicting.told(prefills)
+        notes += predicting.explained(prefills)
     return judge(
         gate,
         (base_side(base), base_side(head)),
@@ -128,7 +128,7 @@ def judge(
     known = [entry for entry in settings.known if not entry.expired(today)]
     used: set[Allowance | KnownFailure] = set()
     merged = changes(differences, settings.allowances, known, used)
-    weighed = tuple(_known_budget(budget, known, used) for budget in budgets)
+    evaluated = tuple(_known_budget(budget, known, used) for budget in budgets)
     warnings = (
         *(
             f"ignore entry {entry.text!r} expired on {entry.expires}"
@@ -148,7 +148,7 @@ def judge(
         for check in found.checks
         if not check.compared
     )
-    severe = severities(merged, weighed, warnings)
+    severe = severities(merged, evaluated, warnings)
     least: Severity = "error" if gate.fail_on == "never" else gate.fail_on
     return GateReport(
         schema=SCHEMA,
@@ -159,7 +159,7 @@ def judge(
         head=sides[1],
         path=annotated_path(settings.head or ""),
         changes=merged,
-        budgets=weighed,
+        budgets=evaluated,
         checks=found.checks,
         notes=(*empty, *notes),
         warnings=warnings,
@@ -285,7 +285,7 @@ def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
     if found is None:
         bare = _model_with("config.json", *sides) is None
         raise UsageError(
-            "seconds are predicted, and a template alone does not tell from which model's calibration"
+            "seconds are predicted, and a template alone does not say from which model's calibration"
             if bare
             else "seconds are predicted, and this model was not calibrated on this machine",
             where="max-seconds",

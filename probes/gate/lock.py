@@ -36,7 +36,7 @@ def lock(
     Args:
         model: anything that the gate takes.
         kwargs: chat-template kwargs of all renders.
-        special_tokens: laid over the model's own.
+        special_tokens: replace the model's own of the same names.
         now: the clock that templates see.
 
     Raises:
@@ -71,7 +71,9 @@ def check_lock(locked: Lock, model: str | None = None) -> GateReport:
     report = judge(gate, sides, compare(locked.behaviour, head))
     same = report.outcome in ("unchanged", "cosmetic")
     if not same and locked.behaviour.digests == head.digests and locked.model in (None, known):
-        raise InputError(_judged_otherwise(locked), where=name, fix=f"write it anew: {locked.renewal(model)}")
+        raise InputError(
+            _judged_differently(locked), where=name, fix=f"write it anew: {locked.renewal(model)}"
+        )
     notes = [*report.notes, *_differing(locked.model or known, known)]
     if not same:
         notes.append(f"{locked.renewal(model)} writes the signature anew, where this is meant")
@@ -93,7 +95,7 @@ def _model(template: ChatTemplate) -> LockedModel:
     return LockedModel(dict(template.special_tokens), model_type(template))
 
 
-def _judged_otherwise(locked: Lock) -> str:
+def _judged_differently(locked: Lock) -> str:
     """Say why a signature does not fit templates that are the locked ones."""
     if locked.model is None:
         return (

@@ -46,7 +46,7 @@ _CONVERSATIONS = frozenset(shape.subject() for shape in SHAPES)
 
 @dataclass(frozen=True, slots=True)
 class LockedModel:
-    """What else of a model has a part in what its templates do: all its special tokens, and its type."""
+    """What else of a model its prompts depend on: all its special tokens, and its type."""
 
     special_tokens: Mapping[str, str]
     model_type: str | None
@@ -59,7 +59,7 @@ class Lock:
     Attributes:
         behaviour: what the model's templates did.
         kwargs: chat-template kwargs of all renders.
-        special_tokens: special tokens that were given besides the model's own.
+        special_tokens: special tokens that were given, apart from the model's own.
         now: the clock that the templates saw.
         model: what else there was of the model; None for a signature of a tplaudit that did not note it.
         tplaudit: the version that observed the model.

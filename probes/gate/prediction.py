@@ -35,7 +35,7 @@ class Predictor:
         """Return the predicted seconds of several prefills."""
         return sum(self.seconds(tokens, depth) for tokens, depth in prefills)
 
-    def told(self, prefills: Iterable[Prefill]) -> Iterator[str]:
+    def explained(self, prefills: Iterable[Prefill]) -> Iterator[str]:
         """Say what seconds are predicted from and how good that is, in sentences without a full stop.
 
         Args:

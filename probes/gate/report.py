@@ -164,7 +164,7 @@ def severities(
 
 
 def fails(found: frozenset[Severity], least: Severity | Literal["never"]) -> bool:
-    """Tell whether anything was found that is at least as severe as `least`."""
+    """Return whether anything was found that is at least as severe as `least`."""
     return least != "never" and any(SEVERITIES.index(each) <= SEVERITIES.index(least) for each in found)
 
 

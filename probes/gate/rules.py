@@ -12,13 +12,13 @@ _ROWS = (
     Rule(
         "prompt-changed",
         "error",
-        "The prompt of a conversation is another one, and no rule says that it is better or worse",
+        "The prompt of a conversation changed, and no rule says that it is better or worse",
         "Read the diff; if it is meant, name the conversations with --allow changed:PATTERN",
     ),
     Rule(
         "generation-prompt",
         "error",
-        "What a prompt ends with for the model to continue is another text",
+        "What a prompt ends with for the model to continue changed",
         "Models are trained on one such text; if the change is meant, --allow changed:generation-prompt",
     ),
     Rule(
@@ -78,11 +78,11 @@ _ROWS = (
     Rule(
         "text-only",
         "note",
-        "The template's text is another one, and nothing that it does",
+        "The template's text changed, and its behaviour did not",
         "Nothing to do",
     ),
 )
-#: Findings of the probe that the gate follows besides the placements.
+#: Findings of the probe that the gate follows, apart from the placements.
 FOLLOWED = ("probe-false-positive", "template-clock", "string-arguments-raise", "parts-list-repr")
 #: The rule that a verdict on a system turn stands for; none for a good one.
 RULE_OF_VERDICT: dict[Verdict, str] = {

@@ -19,7 +19,7 @@ _PREFIX = "git:"
 #: What a model's directory is read for.
 _FILES = ("chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json")
 _MORE = "additional_chat_templates"
-#: What servers and caches know of a model besides.
+#: What servers and caches also read of a model.
 _CONFIG = "config.json"
 
 
@@ -68,10 +68,10 @@ def load_side(
 
     Args:
         name: anything that `load_template` takes, or `git:REV:PATH`.
-        special_tokens: laid over the model's own.
+        special_tokens: replace the model's own of the same names.
         other: the other side, which gives the path where `git:REV` has none.
         keep: what removes the files of a revision when it ends; without it they are gone at once, and with
-            them what servers read of a model besides its templates.
+            them what servers read of a model apart from its templates.
 
     Raises:
         InputError: there is no template there; MissingAtRevision where the revision does not have the path.
@@ -90,7 +90,7 @@ def load_side(
 
 
 def is_bare(name: str) -> bool:
-    """Tell whether a side is a template alone, which brings no special tokens."""
+    """Return whether a side is a template alone, which brings no special tokens."""
     source = git_source(name, ".")
     suffix = PurePosixPath(source.path if source else name).suffix
     return name == "-" or suffix == ".jinja" or (Path(name).is_file() and suffix not in (".json", ".gguf"))

@@ -248,7 +248,7 @@ class _Judged:
 def _judged(prompts: Prompts, case: Case) -> _Judged:
     before = prompts.prompt(case.history, case.tools)
     if isinstance(before, RenderLimit):
-        return _Judged(_report(case, "not-evaluated", error=_stopped(before)))
+        return _Judged(_report(case, "not-evaluated", error=str(before)))
     if isinstance(before, RenderError):
         why = f"the template does not render the conversation before it: {before}"
         return _Judged(_report(case, "not-evaluated", error=why, line=before.line))
@@ -258,7 +258,7 @@ def _judged(prompts: Prompts, case: Case) -> _Judged:
         return _Judged(_report(case, "not-evaluated", error=why))
     prompt = prompts.with_run(case)
     if isinstance(prompt, RenderLimit):
-        return _Judged(_report(case, "not-evaluated", error=_stopped(prompt)))
+        return _Judged(_report(case, "not-evaluated", error=str(prompt)))
     if isinstance(prompt, RenderError):
         return _Judged(_report(case, "raises", error=str(prompt), line=prompt.line), before=before)
     successor = TEXTS[case.successor] if case.successor else None
@@ -273,10 +273,6 @@ def _judged(prompts: Prompts, case: Case) -> _Judged:
         offset = min(found.offset, len(prompt.text) - 1)
     report = _report(case, found.verdict, line=line, moved_to=moved_to)
     return _Judged(report, offset, None if found.verdict == "in-place" else before)
-
-
-def _stopped(limit: RenderLimit) -> str:
-    return f"the render was stopped: {limit.message}"
 
 
 def _moved_to(prompt: str, case: Case, offset: int | None) -> MovedTo | None:

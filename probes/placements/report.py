@@ -13,8 +13,7 @@ from typing import Any
 from ... import __version__
 from ..documents import plain, several
 from ..errors import RenderError
-from ..findings import Finding, in_order
-from ..ignore_file import Ignore, Ignored, apply_ignores
+from ..findings import Finding, Ignore, Ignored, apply_ignores, in_order
 from ..models.template_files import check_compiles
 from ..models.template_info import Failure, TemplateInfo
 from ..templates.template import ChatTemplate

@@ -150,6 +150,8 @@ def _asking(
     hook = getattr(template, "relocate_mid_system_messages", None)
     if callable(hook):
         return dataclasses.replace(report, consequence=_relocated(hook, report.consequence))
+    if not all(answer.evaluated for answer in answers.values()):
+        return report
     return _compared(report, [row for row in matrix if row.leading or not check.leading])
 
 
@@ -212,7 +214,7 @@ def _detecting(check: AsksOnce, template: ChatTemplate, matrix: Sequence[Placeme
     report = ServerReport(
         check.name, supported, decides, dict.fromkeys(pairs, decides), answer.why, consequence
     )
-    return _compared(report, matrix, everywhere=True)
+    return _compared(report, matrix, everywhere=True) if answer.evaluated else report
 
 
 def _passing(check: PassesOn, matrix: Sequence[PlacementReport]) -> ServerReport:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, RenderError
-from ..ignore_file import Ignore
+from ..findings import Ignore
 from ..models.bundled import bundled_model
 from ..models.template_files import load_template
 from ..models.template_info import Failure
-from ..process_pool import parallel_map
+from ..process_pool import LostItem, parallel_map
 from .report import ProbeReport, failure, probe
 
 #: Files by which a directory is known as a model's own.
@@ -73,8 +73,9 @@ def sweep(names: Sequence[str], settings: ProbeSettings, jobs: int = 1) -> Itera
     if jobs == 1 or len(names) == 1:
         yield from map(one, names)
         return
-    with parallel_map(one, names, min(jobs, len(names)), chunk=4) as results:
-        yield from results
+    with parallel_map(one, names, min(jobs, len(names))) as results:
+        for name, result in zip(names, results, strict=True):
+            yield failure(name, f"not probed: {result.reason}") if isinstance(result, LostItem) else result
 
 
 def _result(name: str, settings: ProbeSettings) -> ProbeReport | Failure:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from ..errors import RenderError
+from ..errors import RenderError, RenderLimit
 from ..findings import Finding, finding
 from ..text import common_prefix
 from .mid_system import Prompts
@@ -51,7 +51,7 @@ def string_arguments(prompts: Prompts) -> Iterator[Finding]:
     if isinstance(prompts.prompt(("user", "call", "result-1"), True), RenderError):
         return
     error = prompts.prompt(("user", "call/text", "result-1"), True)
-    if isinstance(error, RenderError):
+    if isinstance(error, RenderError) and not isinstance(error, RenderLimit):
         message = f"a tool call whose arguments are a JSON string raises {error}"
         yield finding("string-arguments-raise", message, line=error.line)
 

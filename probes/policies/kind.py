@@ -70,10 +70,12 @@ class Answer:
     Attributes:
         in_place: the server leaves system turns where they stand.
         why: one clause for people.
+        evaluated: whether it could be found out; where the template exceeded a bound it says nothing.
     """
 
     in_place: bool
     why: str
+    evaluated: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ..attribution.ownership import Owner
 from ..attribution.prompt import Prompt
-from ..causes.base import PromptSide
+from ..causes.base import UNKNOWN_OWNER, PromptSide
 from ..text import common_prefix
 from ..tokenization.tokens import common_prefix_ids
 
@@ -41,13 +41,25 @@ class Comparison:
 
     @cached_property
     def owner(self) -> Owner:
-        """The owner of the first differing character of the later prompt. Raises RenderError."""
-        return self.later.owner(self.chars)
+        """The owner of the first differing character of the later prompt; `unknown` where none is found."""
+        return self.owner_at(self.chars)
 
     @cached_property
     def earlier_owner(self) -> Owner:
-        """The owner of the first differing character of the earlier prompt. Raises RenderError."""
-        return self.earlier.owner(self.chars)
+        """The owner of the first differing character of the earlier prompt; `unknown` likewise."""
+        return _owner(self.earlier, self.chars)
+
+    def owner_at(self, offset: int) -> Owner:
+        """Return the owner of a character of the later prompt; `unknown` where none is found."""
+        return _owner(self.later, offset)
+
+
+def _owner(prompt: Prompt, offset: int) -> Owner:
+    """Find an owner: where that fails, it costs the owner and no number."""
+    try:
+        return prompt.owner(offset)
+    except Exception:
+        return UNKNOWN_OWNER
 
 
 def prompt_side(prompt: Prompt) -> PromptSide:

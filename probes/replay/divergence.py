@@ -9,7 +9,6 @@ from ..text import common_prefix
 from .comparison import Comparison
 from .explanation import Explanation
 from .replay_report import Divergence, MessageRef, Place, SincePrevious, message_ref
-from .reply_explanation import reply_explanation, retokenised
 
 if TYPE_CHECKING:
     from ..caches.stored_reply import Reply
@@ -79,9 +78,14 @@ def divergence(compared: Comparison, block_size: int, explained: Explanation | N
 
 
 def reply_divergence(
-    compared: Comparison, reply: Reply, stored: int, tokens: int, block_size: int, *, causes: bool = True
+    compared: Comparison,
+    reply: Reply,
+    stored: int,
+    tokens: int,
+    block_size: int,
+    why: Explanation | None = None,
 ) -> Divergence:
-    """Report where a prompt that begins with a stored one parts from the reply stored behind that.
+    """Report where a prompt that begins with a stored one diverges from the reply stored behind that.
 
     Args:
         compared: the stored prompt, all of whose ids are shared, and this one.
@@ -89,16 +93,15 @@ def reply_divergence(
         stored: how many of the reply's ids are stored.
         tokens: token ids that the prompt shares with the stored sequence.
         block_size: tokens per cache block.
-        causes: whether a cause is told.
+        why: why, where a cause was looked for.
     """
     earlier, prompt = compared.earlier, compared.later
     text = earlier.text + reply.text
     chars = min(common_prefix(text, prompt.text), len(prompt.text) - 1)
-    owner = prompt.owner(chars)
+    owner = compared.owner_at(chars)
     at = tokens - len(earlier.ids)
-    alike = retokenised(compared, reply, tokens)
+    alike = why is not None and why.cause == "tokenizer-boundary"
     was, now = reply.ids[at:stored][:SHOWN_IDS], prompt.ids[tokens : tokens + SHOWN_IDS]
-    why = reply_explanation(compared, reply, chars, owner, tokens) if causes else None
     return Divergence(
         stored_turn=earlier.turn,
         tokens=tokens,

@@ -173,8 +173,8 @@ def _remedy(turns: Sequence[TurnReport], cause: str) -> str:
     for turn in turns:
         for link in _links(turn, cause):
             if link.remedy is not None:
-                saved[link.remedy.set] += link.remedy.tokens
-    if not saved:
+                saved[link.remedy.set] += link.remedy.saves
+    if not any(saved.values()):
         return ""
     set_, tokens = saved.most_common(1)[0]
     return f"; {set_} would save {tokens:,} tokens"

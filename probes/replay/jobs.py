@@ -13,8 +13,9 @@ from ..cost.prefill_timer import PrefillTimer
 from ..errors import InputError
 from ..models.model import ReplayModel
 from ..policies.registry import parse_policy
-from ..process_pool import parallel_map
+from ..process_pool import LostItem, parallel_map
 from ..transcripts.reader import open_transcript
+from .remedies import with_tried_remedies
 from .replay import Replay
 from .replay_report import ReplayReport
 
@@ -32,6 +33,7 @@ class ReplaySettings:
         store: whether replies are stored behind their prompts.
         prefill_rate: tokens per second, for predicted seconds; None for none.
         calibration: what to predict seconds from where no rate is given; None for none.
+        try_remedies: how many remedies to try on the whole session; None for what `remedies` does by itself.
         identity: the model, by which a calibration is known; None for none of its own.
     """
 
@@ -44,6 +46,7 @@ class ReplaySettings:
     prefill_rate: float | None = None
     calibration: Calibration | None = None
     identity: CalibratedModel | None = None
+    try_remedies: int | None = None
 
 
 def replay_in_processes(
@@ -67,7 +70,13 @@ def replay_in_processes(
     others = [each for each in policies if each not in mine]
     one = partial(_replay, settings, model)
     with parallel_map(one, [[each] for each in others], min(jobs - 1, len(others))) as theirs:
-        reports = [_replay(settings, model, mine), *theirs]
+        reports = [_replay(settings, model, mine)]
+        lost = []
+        for policy, result in zip(others, theirs, strict=True):
+            if isinstance(result, LostItem):
+                lost.append(f"{policy} was not replayed: {result.reason}")
+            else:
+                reports.append(result)
     place = {policy: at for at, policy in enumerate(policies)}
     found = sorted(
         (policy for report in reports for policy in report.policies), key=lambda each: place[each.policy]
@@ -82,8 +91,8 @@ def replay_in_processes(
             )
         ),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
-        complete=all(report.complete for report in reports),
-        error=next((report.error for report in reports if report.error), None),
+        complete=not lost and all(report.complete for report in reports),
+        error=next((error for error in (*(report.error for report in reports), *lost) if error), None),
     )
 
 
@@ -107,4 +116,5 @@ def _replay(settings: ReplaySettings, model: ReplayModel, policies: Sequence[str
             pass
     except InputError as failure:
         error = str(failure)
-    return replay.report(complete=error is None, error=error)
+    report = replay.report(complete=error is None, error=error)
+    return with_tried_remedies(replay, report, settings.try_remedies)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ... import __version__
+from ..attribution.kept_tokens import kept_tokens
 from ..attribution.prompt import Prompt
-from ..caches.base import Match, PrefixCache
+from ..caches.base import Match, PrefixCache, PromptBoundaries
 from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.registry import server_cache
+from ..caches.registry import cache_name, server_cache
 from ..caches.stored_reply import Reply, Store, opens_thinking, reply_of, stored_length, stores_thinking
 from ..caches.stored_sequences import StoredSequences
 from ..causes.reasoning import reasoning_lost
@@ -23,18 +24,25 @@ from ..cost.prefill_timer import PrefillTimer
 from ..errors import RenderError
 from ..models.layers import Layers
 from ..models.model import ReplayModel
-from ..policies.base import Action, Policy, Prepared, render_prepared
-from ..templates.rendering import Profile
+from ..policies.base import Policy, Prepared, render_prepared
+from ..policies.registry import canonical
 from ..tokenization.tokens import IncrementalEncoder
-from .cache_misses import cache_misses
+from ..transcripts.grouping.arrival import in_order_of_arrival
+from ..transcripts.grouping.conversations import Continuation, Conversations
+from .cache_misses import Eviction, cache_misses
+from .compactions import compaction_findings
 from .comparison import Comparison
 from .divergence import divergence, reply_divergence, since_previous
-from .explanation import Explanation, explanation
+from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
 from .findings import replay_findings
+from .lone_caches import Alone, LoneCaches, Step
+from .prefill_price import PrefillPrice
+from .raised_turn import RaiseExplainer
 from .replay_report import (
     SCHEMA,
     CacheCounts,
     CacheInfo,
+    ClosestSequence,
     PolicyReport,
     ReplayReport,
     StoredReply,
@@ -42,17 +50,16 @@ from .replay_report import (
     VerifyReport,
     model_info,
 )
-from .summary import summarise
-from .totals import totals
+from .summary import failure_of, summarise
+from .totals import conversation_reports, totals
 
 if TYPE_CHECKING:
-    from ..caches.stored_sequences import Closest
     from ..cost.cost_model import CostModel
     from ..engine.mlx_engine import MLXEngine, Verification
     from ..engine.states import StateLayout
     from ..models.state_size import StateSize
     from ..tokenization.tokens import Ids
-    from .replay_report import Divergence
+    from .replay_report import Divergence, UnreusedTokens
 
 #: Prompts between two comparisons with whole-text encoding; the last prompt is always compared.
 _CHECK_EVERY = 500
@@ -98,32 +105,34 @@ class Replay:
         self.store = store
         self.prefilling = prefilling or PrefillTimer(engine)
         kept = layout or (engine.layout if engine else model.state_size)
+        self._layout = kept
         self.model_kind = kept.kind
         self.sizes = kept.sizes
         self.verifications: list[Verification] | None = [] if verify else None
         self.causes = causes
         self._block_size = block_size
+        self.conversations = Conversations()
+        self.requests: dict[int, Request] = {}
         self._without_reasoning: list[int] = []
         self._sent: list[datetime] = []
         self._runs = [_PolicyRun(policy, self) for policy in policies]
 
     def turns(self) -> Iterator[tuple[TurnReport, ...]]:
-        """Replay one request after the other; yields its turn under each policy, in the order given.
+        """Replay one request after the other, as they arrived; yields its turn under each policy.
 
         Raises:
             InputError: the transcript cannot be read further; what has run stays in `report`.
         """
-        previous: Request | None = None
-        for number, request in enumerate(self.transcript, 1):
-            if previous is not None:
-                request = request.sharing(previous)
-                if reasoning_lost(previous, request):
-                    self._without_reasoning.append(number)
-            previous = request
+        for number, written in in_order_of_arrival(self.transcript):
+            request, continuation = self.conversations.add(number, written)
+            self.requests[number] = request
+            predecessor = self.requests.get(continuation.predecessor or 0)
+            if predecessor is not None and reasoning_lost(predecessor, request):
+                self._without_reasoning.append(number)
             if request.sent:
                 self._sent.append(request.sent)
             rendered: list[tuple[Prepared, str, Ids]] = []
-            done = [run.turn(number, request, rendered) for run in self._runs]
+            done = [run.turn(request, continuation, rendered) for run in self._runs]
             for run, turn in zip(self._runs, done, strict=True):
                 run.turns.append(turn)
             yield tuple(done)
@@ -147,11 +156,43 @@ class Replay:
             complete=complete,
             error=error,
             findings=tuple(
-                finding for policy in policies for finding in replay_findings(policy, self._without_reasoning)
+                finding
+                for policy in policies
+                for finding in (
+                    *replay_findings(policy, self._without_reasoning),
+                    *compaction_findings(policy, self.requests),
+                )
             ),
             prefill_rate=self.prefilling.rate,
             prediction=self.prefilling.prediction(),
             hours=hours,
+        )
+
+    def again(
+        self,
+        transcript: Transcript,
+        policies: Sequence[Policy],
+        *,
+        block_size: int | None = None,
+        unlimited: bool = False,
+    ) -> Replay:
+        """Return a replay of the same kind that only counts, of other requests or under other policies.
+
+        Args:
+            transcript: the requests.
+            policies: the policies.
+            block_size: other blocks; None for those of this replay.
+            unlimited: whether the caches have no limit.
+        """
+        return Replay(
+            transcript,
+            self.model,
+            policies,
+            block_size=block_size or self._block_size,
+            capacity_bytes=None if unlimited else self.capacity_bytes,
+            store=self.store,
+            layout=self._layout,
+            causes=False,
         )
 
     @property
@@ -159,15 +200,18 @@ class Replay:
         """The number of turns that have run under every policy."""
         return len(self._runs[-1].turns)
 
-    def new_cache(self, policy: Policy) -> PrefixCache:
-        """Return an empty cache as a policy's server keeps it."""
-        return server_cache(
+    def new_cache(self, policy: Policy, *, limited: bool = True) -> PrefixCache:
+        """Return an empty cache as a policy's server keeps it, or one that keeps everything."""
+        cache = server_cache(
             policy,
             model_kind=self.model_kind,
             block_size=self._block_size,
-            capacity_bytes=self.capacity_bytes,
-            sizes=self.sizes,
+            capacity_bytes=self.capacity_bytes if limited else None,
+            sizes=self.sizes if limited else None,
         )
+        if not limited:
+            cache.lift_limits()
+        return cache
 
     def _hours(self) -> float | None:
         """Return the length of the session so far by the transcript's clock; None where there is none."""
@@ -210,34 +254,57 @@ class _PolicyRun:
         self._cache = replay.new_cache(policy)
         self._marks = BoundaryFinder(self.encoder, Layers.of(replay.model_kind))
         self._stored = StoredSequences()
-        self._requests: dict[int, _Sent] = {}
-        self._previous: Prompt | None = None
-        self._looked_up: list[int] = []
+        self._lone = LoneCaches(lambda: replay.new_cache(policy, limited=False), self._stored.sequence)
+        self._kept: dict[int, _Kept] = {}
+        self._stand_ins: dict[int, int | None] = {}
+        self._prompts: dict[int, Prompt] = {}
+        self._looked_up: list[Continuation] = []
+        self._raises = RaiseExplainer(policy, replay.model.template)
+        # llama.cpp moves states of plain layers only.
+        self._shifts = canonical(policy.name).startswith("llama-cpp") and replay.model_kind == "plain"
 
-    def turn(self, number: int, request: Request, rendered: list[tuple[Prepared, str, Ids]]) -> TurnReport:
+    def turn(
+        self, request: Request, continuation: Continuation, rendered: list[tuple[Prepared, str, Ids]]
+    ) -> TurnReport:
         """Replay one request.
 
         Args:
-            number: the turn.
             request: what the client sent.
+            continuation: what it continues.
             rendered: what this turn's other policies rendered; equal conversations share text and ids.
         """
         prepared = self.policy.prepare(request, self._replay.model.template)
         try:
-            prompt = self._prompt(number, request, prepared, rendered)
-            report = self._replayed(prompt)
+            prompt = self._prompt(continuation.turn, request, prepared, rendered)
+            return self._replayed(prompt, continuation)
         except RenderError as error:
-            self._previous = None
-            return TurnReport(number, len(request.messages), actions=prepared.actions, error=str(error))
-        self._previous = prompt
-        return report
+            self._stand_ins[continuation.turn] = self._base(continuation)
+            why = self._raises.explain(request, prepared, error) if self._replay.causes else None
+            return TurnReport(
+                continuation.turn,
+                len(request.messages),
+                conversation=continuation.conversation,
+                predecessor=continuation.predecessor,
+                relation=continuation.relation,
+                changed=continuation.changed,
+                actions=prepared.actions,
+                error=str(error),
+                failure=why,
+            )
+
+    def _base(self, continuation: Continuation) -> int | None:
+        """Return the predecessor, or the last one before it that stored a sequence where that raised."""
+        turn = continuation.predecessor
+        return turn if turn is None else self._stand_ins.get(turn, turn)
 
     def report(self, cost: CostModel | None, hours: float | None) -> PolicyReport:
         """Return the report of the turns so far; see `totals` for the arguments."""
-        turns = tuple(self.turns)
+        turns = tuple(sorted(self.turns, key=lambda turn: turn.turn))
         counts = self._cache.statistics
+        names = self._replay.conversations.names()
         return PolicyReport(
             policy=self.policy.name,
+            conversations=conversation_reports(turns, names, cost, hours),
             turns=turns,
             totals=totals(turns, cost, hours),
             cache=CacheCounts(
@@ -249,6 +316,7 @@ class _PolicyRun:
                 bytes=counts.bytes,
             ),
             summary=summarise(turns, self._cache.block_size),
+            fails=failure_of(turns),
             server_cache=CacheInfo(
                 kind=self._cache.kind,
                 block_size=self._cache.block_size,
@@ -278,69 +346,125 @@ class _PolicyRun:
             number, request, prepared.request, text, ids, template, prepared.profile, prepared.actions
         )
 
-    def _replayed(self, prompt: Prompt) -> TurnReport:
+    def _replayed(self, prompt: Prompt, continuation: Continuation) -> TurnReport:
         ids = prompt.ids
         if not len(ids):
             raise RenderError("EmptyPrompt", "the template renders nothing")
+        base = self._base(continuation)
+        compared = Comparison(self._prompt_of(base), prompt) if base is not None else None
         closest = self._stored.closest(ids)
-        last_length = self._stored.last_length
-        compared = Comparison(self._previous, prompt) if self._previous else None
-        why = self._explained(compared)
-        parted = self._parted(prompt, closest, compared, why)
+        alone = self._alone(compared, base)
         match = self._cache.match(ids)
-        self._looked_up.append(prompt.turn)
-        # Asked before this prompt is stored: where states were copied, the last sequence's positions count.
-        unavoidable = max(1, len(ids) - self._cache.reusable(min(last_length, len(ids)), len(ids)))
-        lost = cache_misses(self._cache, match, closest.shared, len(ids), self._looked_up)
-        reply, output = self._reply(prompt)
-        with self._cache.pin(match):
-            cost = self._prefill(prompt, output, match)
-        self._stored.add(prompt.turn, np.concatenate([ids, output]) if len(output) else ids)
-        self._requests[prompt.turn] = _Sent(
-            prompt.client, prompt.rendered, prompt.actions, prompt.profile, reply, len(output)
-        )
+        self._looked_up.append(continuation)
         reprefill = len(ids) - match.reused
+        unavoidable = reprefill
+        if compared is not None:
+            unavoidable = min(reprefill, max(1, len(ids) - alone.unaltered))
+        lost = self._misses(prompt, continuation, base, match, alone)
+        price = self._price(base, len(ids), match.reused, unavoidable)
+        why = self._explained(compared, base, price)
+        parted = self._parted(compared, base, why)
+        same = compared is not None and base == continuation.predecessor
+        since = since_previous(compared, why) if compared is not None and same else None
+        reply, output = self._reply(prompt)
+        marks = self._marks.read(prompt, replied=bool(len(output)))
+        with self._cache.pin(match):
+            cost = self._prefill(prompt, output, match, marks)
+        sequence = np.concatenate([ids, output]) if len(output) else ids
+        self._lone.store(base, Step(prompt.turn, len(ids), marks), ids, sequence)
+        self._stored.add(prompt.turn, sequence)
+        self._kept[prompt.turn] = _Kept(Step(prompt.turn, len(ids), marks), base, reply, len(output))
+        self._prompts.pop(base or 0, None)
+        self._prompts[prompt.turn] = prompt
         return TurnReport(
             turn=prompt.turn,
             messages=len(prompt.client.messages),
+            conversation=continuation.conversation,
+            predecessor=continuation.predecessor,
+            relation=continuation.relation,
+            changed=continuation.changed,
             prompt_tokens=len(ids),
             depth=closest.shared,
+            closest=None if closest.turn is None else ClosestSequence(closest.turn, closest.shared),
             divergence=parted,
-            since_previous=since_previous(compared, why) if compared else None,
+            since_previous=since,
             reused=match.reused,
             reprefill=reprefill,
             unavoidable=unavoidable,
-            avoidable=max(0, reprefill - unavoidable),
+            avoidable=reprefill - unavoidable,
             losses=lost,
             cost=cost,
             actions=prompt.actions,
             reply=StoredReply(len(output), reply.source) if reply else None,
+            explained=explained_tokens(price, why, lost) if self._replay.causes else None,
         )
 
+    def _alone(self, compared: Comparison | None, base: int | None) -> Alone:
+        """Tell what a prompt would get if its conversation were alone."""
+        if compared is None or base is None:
+            return Alone(0, 0)
+        earlier, later = compared.earlier, compared.later
+        new = self._replay.conversations.new_messages(earlier.client, later.client)
+        if self._kept[base].output:
+            # What is stored of the predecessor ends in its reply, which is then no new message.
+            new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
+        encode = self.encoder.fork().encode
+        kept = kept_tokens(earlier, later, new, compared.body_is_prefix, encode)
+        return self._lone.follow(base, self._chain(base), later.ids, kept)
+
+    def _chain(self, turn: int) -> tuple[Step, ...]:
+        """Return the steps of a request's chain, the first one first."""
+        steps: list[Step] = []
+        at: int | None = turn
+        while at is not None:
+            kept = self._kept[at]
+            steps.append(kept.step)
+            at = kept.base
+        return tuple(reversed(steps))
+
+    def _misses(
+        self, prompt: Prompt, continuation: Continuation, base: int | None, match: Match, alone: Alone
+    ) -> tuple[UnreusedTokens, ...]:
+        """Tell a block's rest from what was evicted."""
+        if base is None:
+            return ()
+        shared = self._stored.shared_with(prompt.ids, (step.turn for step in self._chain(base)))
+        return cache_misses(
+            self._cache, match, alone, shared, len(prompt.ids), self._eviction(continuation, match)
+        )
+
+    def _eviction(self, continuation: Continuation, match: Match) -> Eviction:
+        """Name the request that took the room: the one in whose turn it was, else the last one beside."""
+        by = self._looked_up[match.evicted - 1] if match.evicted is not None else None
+        if by is None or by.turn == continuation.turn:
+            others = (
+                each for each in reversed(self._looked_up) if each.conversation != continuation.conversation
+            )
+            by = next(others, by or continuation)
+        return Eviction(by.turn, by.conversation)
+
     def _parted(
-        self, prompt: Prompt, closest: Closest, compared: Comparison | None, why: Explanation | None
+        self, compared: Comparison | None, base: int | None, why: Explanation | None
     ) -> Divergence | None:
-        """Report where a prompt parts from the closest stored sequence.
+        """Report where a prompt diverges from its predecessor's stored sequence.
 
         Args:
-            prompt: the prompt.
-            closest: that sequence.
-            compared: the previous prompt and this one.
-            why: why these part.
+            compared: the predecessor's prompt and this one.
+            base: the predecessor.
+            why: why these diverge.
         """
-        if closest.fully_matched or closest.turn is None:
+        if compared is None or base is None:
             return None
-        stored = compared
-        if stored is None or not _is_of(stored, closest.turn):
-            stored = Comparison(self._prompt_of(closest.turn), prompt)
-        sent, size = self._requests[closest.turn], self._cache.block_size
-        if sent.reply and sent.output and stored.is_prefix and stored.tokens == len(stored.earlier.ids):
-            if closest.shared == len(prompt.ids):
-                return None  # the same prompt again: it ends where the reply begins, and parts from nothing
-            return reply_divergence(
-                stored, sent.reply, sent.output, closest.shared, size, causes=self._replay.causes
-            )
-        return divergence(stored, size, why if stored is compared else self._explained(stored))
+        ids, size = compared.later.ids, self._cache.block_size
+        shared = self._stored.shared_with(ids, (base,))
+        kept = self._kept[base]
+        if shared == kept.step.prompt_tokens + kept.output:
+            return None
+        if kept.reply and kept.output and compared.is_prefix and shared >= len(compared.earlier.ids):
+            if shared == len(ids):
+                return None  # the same prompt again: it ends where the reply begins
+            return reply_divergence(compared, kept.reply, kept.output, shared, size, why)
+        return divergence(compared, size, why)
 
     def _reply(self, prompt: Prompt) -> tuple[Reply | None, Ids]:
         """Return a prompt's reply, and what of its ids the server stores; nothing where it stores prompts."""
@@ -356,26 +480,41 @@ class _PolicyRun:
             len(reply.ids),
             replay.store,
             open_think=opens_thinking(prompt),
-            output_cacheable=stores_thinking(self._cache.kind, replay.model.template, prompt),
+            output_cacheable=stores_thinking(cache_name(self.policy), replay.model.template, prompt),
         )
         return reply, reply.ids[: length - len(prompt.ids)]
 
-    def _explained(self, compared: Comparison | None) -> Explanation | None:
-        if compared is None or not self._replay.causes:
+    def _price(self, base: int | None, length: int, reused: int, unavoidable: int) -> PrefillPrice:
+        """Return what a turn prefills, and what it would by the rule of its conversation's own cache."""
+
+        def reuse(shared: int, other_length: int) -> int:
+            if base is None:
+                return 0
+            return self._lone.would_reuse(base, self._chain(base), shared, other_length)
+
+        return PrefillPrice(reuse, length, reused, unavoidable, self._cache.block_size, self._shifts)
+
+    def _explained(
+        self, compared: Comparison | None, base: int | None, price: PrefillPrice
+    ) -> Explanation | None:
+        if compared is None or base is None or not self._replay.causes:
             return None
-        return explanation(compared, self.policy, self.encoder)
+        kept = self._kept[base]
+        stored = StoredReplyIds(kept.reply, kept.output) if kept.reply and kept.output else None
+        return explanation(compared, self.policy, self.encoder, price, stored)
 
     def _prompt_of(self, turn: int) -> Prompt:
-        """Render the prompt of an earlier turn again."""
-        sent, template = self._requests[turn], self._replay.model.template
-        text = template.render_request(sent.rendered, profile=sent.profile)
-        ids = self.encoder.fork().encode(text)
-        return Prompt(turn, sent.client, sent.rendered, text, ids, template, sent.profile, sent.actions)
+        """Return the prompt of an earlier turn; it is rendered again where a later one went on from it."""
+        if turn in self._prompts:
+            return self._prompts[turn]
+        client, template = self._replay.requests[turn], self._replay.model.template
+        text, prepared = render_prepared(self.policy.prepare(client, template), template)
+        ids = self._stored.sequence(turn)[: self._kept[turn].step.prompt_tokens]
+        return Prompt(turn, client, prepared.request, text, ids, template, prepared.profile, prepared.actions)
 
-    def _prefill(self, prompt: Prompt, output: Ids, match: Match) -> Cost | None:
+    def _prefill(self, prompt: Prompt, output: Ids, match: Match, marks: PromptBoundaries) -> Cost | None:
         """Compute what the cache does not have, and store the prompt and what follows it."""
         prefilling, ids = self._replay.prefilling, prompt.ids
-        marks = self._marks.read(prompt, replied=bool(len(output)))
         sequence = np.concatenate([ids, output]) if len(output) else ids
         done = None
         if prefilling.runs:
@@ -391,19 +530,20 @@ class _PolicyRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    """What it takes to render an earlier turn's prompt again."""
+class _Kept:
+    """What is kept of a turn that stored a sequence.
 
-    client: Request
-    rendered: Request
-    actions: tuple[Action, ...]
-    profile: Profile
+    Attributes:
+        step: what its conversation's own cache is made of.
+        base: the turn whose sequence it went on from; None where a conversation begins.
+        reply: its reply, where that is stored.
+        output: how many of the reply's ids are stored.
+    """
+
+    step: Step
+    base: int | None
     reply: Reply | None
     output: int
-
-
-def _is_of(compared: Comparison | None, turn: int) -> bool:
-    return compared is not None and compared.earlier.turn == turn
 
 
 def _same_input(one: Prepared, other: Prepared) -> bool:

@@ -1,4 +1,4 @@
-"""The replay's report: one value that every output prints from, and whose JSON form is `tplaudit.replay/1`.
+"""The replay's report: one value that every output prints from, and whose JSON form is `tplaudit.replay/2`.
 
 The field names are the JSON names; docs/json.md explains them. What is not known is None. Everything under a
 key named `seconds` or `measured` depends on the machine; all else is the same at every run.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..attribution.ownership import Owner, Region
 from ..conversation import TOP_LEVEL
@@ -17,12 +17,16 @@ from ..documents import plain
 from ..files import read_json
 from ..findings import Finding
 from ..policies.base import Action
+from ..transcripts.grouping.conversations import Relation
 
 if TYPE_CHECKING:
     from ..engine.mlx_engine import MLXEngine
     from ..models.model import ReplayModel
 
-SCHEMA = "tplaudit.replay/1"
+#: What a cache keeps a prompt in.
+Room: TypeAlias = Literal["block", "slot", "sequence"]
+
+SCHEMA = "tplaudit.replay/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,17 @@ class Remedy:
         set: what to set or do, short.
         tokens: how many more tokens the prompt would share then (counted).
         paste: a line to paste for the server or client in question, where it is known.
+        saves: how many tokens less would be prefilled then, by the cache's own rule (counted); never more
+            than the turn's re-prefill.
+        apply: what would be done to a whole session to try it; empty where that cannot be done here.
     """
 
     kind: str
     set: str
     tokens: int
     paste: str | None = None
+    saves: int = 0
+    apply: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,7 @@ class ChainLink:
         evidence: what shows it, one sentence without a full stop.
         values: what stood there and what stands there now, for a short stretch that changes.
         remedy: what would prevent it, where known.
+        saves: how many tokens less are prefilled once it is undone, in the counterfactual that proves it.
     """
 
     cause: str
@@ -91,31 +101,38 @@ class ChainLink:
     evidence: str
     values: tuple[str, str] | None = None
     remedy: Remedy | None = None
+    saves: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UnreusedTokens:
-    """Tokens that the prompt shares with a stored sequence and the cache does not give back.
+    """Tokens that the prompt shares with its conversation's sequences and the cache does not give back.
 
     Attributes:
         cause: `cache-granularity` or `evicted`, of docs/causes.md.
-        tokens: how many (counted).
+        tokens: how many (counted); of what was evicted, those that are avoidable.
         evidence: what shows it, one sentence without a full stop.
-        remedy: what would let some of them be reused, where known.
+        remedy: what would win some of them back, where known.
+        room: what was evicted.
+        turn: the request in whose turn that was.
+        conversation: the conversation of that request.
     """
 
     cause: Literal["cache-granularity", "evicted"]
     tokens: int
     evidence: str
     remedy: Remedy | None = None
+    room: Room | None = None
+    turn: int | None = None
+    conversation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a prompt diverges from the closest stored sequence.
+    """Where a prompt diverges from its predecessor's stored sequence.
 
     Attributes:
-        stored_turn: the turn that stored it.
+        stored_turn: the predecessor; the last one before it that stored a sequence where it raised.
         tokens: token ids that both share (counted).
         chars: characters that both share (counted).
         region: what the first differing character belongs to in this prompt.
@@ -161,7 +178,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class SincePrevious:
-    """How a prompt compares with the previous turn's, whether or not that one is the closest.
+    """How a prompt compares with its predecessor's.
 
     Attributes:
         tokens: token ids that both share, generation prompts included (counted).
@@ -189,6 +206,23 @@ class SincePrevious:
 
 
 @dataclass(frozen=True, slots=True)
+class RaisedAt:
+    """Why a template raised on a turn.
+
+    Attributes:
+        line: line of the template that raised, where known.
+        message: the message, and its field, without which it does not raise; None where none was found.
+        evidence: what shows it, and what the policy had made of the message; no full stop.
+        remedies: what helps, each tried; they save nothing that could be counted.
+    """
+
+    line: int | None
+    message: MessageRef | None
+    evidence: str
+    remedies: tuple[Remedy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StoredReply:
     """What is stored of a turn's reply.
 
@@ -203,31 +237,60 @@ class StoredReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosestSequence:
+    """The stored sequence that shares most with a prompt, of whatever conversation; the latest among equals.
+
+    Attributes:
+        turn: the turn that stored it.
+        tokens: token ids that both share (counted).
+    """
+
+    turn: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class TurnReport:
     """One turn under one policy. All token counts are counted; None where the turn raised.
 
     Attributes:
         turn: number of the request, counted from 1.
         messages: length of the client's message list.
+        conversation: number of its conversation, counted from 1.
+        predecessor: the turn that it continues; None where it begins a conversation.
+        relation: how it does.
+        changed: what else the client changed since then: `tools`, `system`.
         prompt_tokens: length of the prompt.
-        depth: tokens that it shares with the closest stored sequence, the divergence depth.
-        divergence: where it diverges from the closest stored sequence; None where that is a prefix of it.
-        since_previous: how it compares with the previous turn; None on the first and next to one that raised.
+        depth: tokens that it shares with the closest stored sequence, of whatever conversation.
+        closest: that sequence.
+        divergence: where it diverges from the predecessor's stored sequence; None where that is a prefix of
+            it, and where it begins a conversation.
+        since_previous: how it compares with the predecessor's prompt; None where it begins a conversation
+            and next to a turn that raised.
         reused: tokens taken over from the cache.
         reprefill: tokens that had to be computed.
-        unavoidable: tokens that an append-only client and template would have had to compute.
+        unavoidable: tokens that would have had to be computed if nothing of the predecessor's sequence had
+            been altered; all of them where it begins a conversation.
         avoidable: the rest, the waste.
-        losses: shared tokens that the cache does not give back, by reason.
+        losses: tokens shared within its conversation that the cache does not give back, by reason.
         cost: what the prefill took, where a model ran, or would take at a given rate.
         actions: what the policy did to the messages.
         error: what the template raised.
         reply: what is stored of the reply; None where none was to be, or the transcript has none.
+        explained: avoidable tokens that confirmed causes, block rests and evictions account for; None where
+            no cause was looked for.
+        failure: where and why the template raised, and what would help.
     """
 
     turn: int
     messages: int
+    conversation: int = 1
+    predecessor: int | None = None
+    relation: Relation = "begins"
+    changed: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     depth: int | None = None
+    closest: ClosestSequence | None = None
     divergence: Divergence | None = None
     since_previous: SincePrevious | None = None
     reused: int | None = None
@@ -239,6 +302,8 @@ class TurnReport:
     actions: tuple[Action, ...] = ()
     error: str | None = None
     reply: StoredReply | None = None
+    explained: int | None = None
+    failure: RaisedAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +335,10 @@ class Totals:
     """Sums over the turns that rendered.
 
     Attributes:
+        failed: turns that did not: the template raised, or the server answers with an error.
         seconds: measured and predicted ones together; None where there are none.
         wasted: the part of it that avoidable tokens cost; None likewise.
+        explained: avoidable tokens that are explained; None where no cause was looked for.
         measured: speed and memory, where a model ran.
     """
 
@@ -284,6 +351,34 @@ class Totals:
     causes: Mapping[str, CauseTotal] = field(default_factory=dict)
     wasted: Wasted | None = None
     measured: Speed | None = None
+    failed: int = 0
+    explained: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationReport:
+    """One conversation under one policy.
+
+    Attributes:
+        conversation: its number, counted from 1 by first requests.
+        name: what people know it by, such as `main` or `sub-agent of 1`; None where nothing tells.
+        guessed: whether the name is only likely.
+        turns: its requests.
+        totals: the sums over them.
+    """
+
+    conversation: int
+    name: str | None
+    guessed: bool
+    turns: tuple[int, ...]
+    totals: Totals
+
+    @property
+    def shown(self) -> str:
+        """The conversation for people."""
+        if self.name is None:
+            return f"conversation {self.conversation}"
+        return f"conversation {self.conversation}, {self.name}{' (a guess)' if self.guessed else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,20 +421,81 @@ class CacheInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedTurn:
+    """One turn of a session that was replayed with a remedy (counted); None where it raised."""
+
+    turn: int
+    reused: int | None
+    reprefill: int | None
+    unavoidable: int | None
+    avoidable: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TriedStep:
+    """One remedy of a set, and what it saved behind those before it (counted)."""
+
+    set: str
+    saves: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRemedy:
+    """A remedy that was applied to every request, and the whole session replayed (counted).
+
+    Attributes:
+        remedy: the remedy; of a set, all of them in one. `saves` is what less was prefilled in all.
+        turns: the turns then.
+        totals: their sums.
+        steps: the remedies of a set in the order in which they were added, each with its share.
+        raised: turns whose template raised then and did not before.
+    """
+
+    remedy: Remedy
+    turns: tuple[TriedTurn, ...]
+    totals: Totals
+    steps: tuple[TriedStep, ...] = ()
+    raised: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFailure:
+    """That turns raise under a policy.
+
+    Attributes:
+        turns: how many do.
+        of: how many turns there are.
+        first_turn: the first that does.
+        why: what that one raises.
+    """
+
+    turns: int
+    of: int
+    first_turn: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
     """All turns under one policy, against a cache of its own.
 
     Attributes:
+        conversations: what the turns belong to.
+        fails: that turns raise; None where none does.
         server_cache: the cache.
         cache: what it did.
+        tried: remedies that were replayed on the whole session, the best first.
     """
 
     policy: str
+    conversations: tuple[ConversationReport, ...]
     turns: tuple[TurnReport, ...]
     totals: Totals
     cache: CacheCounts
     summary: str
     server_cache: CacheInfo
+    fails: PolicyFailure | None = None
+    tried: tuple[TriedRemedy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

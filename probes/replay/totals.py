@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..cost.cost_model import CostModel
 from ..cost.cost_report import PerHour, Speed, Wasted
-from .replay_report import CauseTotal, Totals, TurnReport
+from ..transcripts.grouping.conversation_names import ConversationName
+from .replay_report import CauseTotal, ConversationReport, Totals, TurnReport
 
 
 def totals(
@@ -39,7 +40,43 @@ def totals(
         causes=causes,
         wasted=_wasted(turns, cost, hours) if costs else None,
         measured=_speed(turns),
+        explained=_explained(turns),
+        failed=sum(turn.error is not None for turn in turns),
     )
+
+
+def _explained(turns: tuple[TurnReport, ...]) -> int | None:
+    known = [turn.explained for turn in turns if turn.explained is not None]
+    return sum(known) if known else None
+
+
+def conversation_reports(
+    turns: tuple[TurnReport, ...],
+    names: Iterable[ConversationName],
+    cost: CostModel | None = None,
+    hours: float | None = None,
+) -> tuple[ConversationReport, ...]:
+    """Sum the turns of each conversation.
+
+    Args:
+        turns: all turns of a policy.
+        names: the conversations, in order.
+        cost: as of `totals`.
+        hours: as of `totals`.
+    """
+    found = []
+    for name in names:
+        own = tuple(turn for turn in turns if turn.conversation == name.conversation)
+        found.append(
+            ConversationReport(
+                name.conversation,
+                name.name,
+                name.guessed,
+                tuple(turn.turn for turn in own),
+                totals(own, cost, hours),
+            )
+        )
+    return tuple(found)
 
 
 def _wasted(turns: tuple[TurnReport, ...], cost: CostModel | None, hours: float | None) -> Wasted:

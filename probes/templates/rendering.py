@@ -30,8 +30,8 @@ class Limits:
     """
 
     seconds: float = 10.0
-    characters: int = 64_000_000
-    bytes: int = 2_000_000_000
+    characters: int = 32_000_000
+    bytes: int = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

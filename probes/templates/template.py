@@ -12,7 +12,7 @@ from typing import Any
 
 from ..conversation import Request
 from ..errors import RenderError, RenderLimit
-from .renderer import Budget, Task, WiredJob, renderer
+from .renderer import RenderBudget, Task, WiredJob, renderer
 from .rendering import REASONING_KEYS, Chunk, Job, Limits, Profile, PromptText, RenderTask, WrittenAt
 from .source import TemplateSource
 
@@ -122,7 +122,7 @@ class ChatTemplate:
         self.special_tokens = dict(special_tokens or {})
         self.now = now
         self.profile = profile
-        self._budgets: dict[str, Budget] = {}
+        self._budgets: dict[str, RenderBudget] = {}
         self._exceeded: dict[str, RenderLimit] = {}
         self._kept = _Kept()
 
@@ -239,7 +239,7 @@ class ChatTemplate:
         """Have the worker do tasks of one template, while its budget lasts."""
         budget = self._budgets.get(name)
         if budget is None:
-            budget = self._budgets[name] = Budget(self.limits.seconds * _MOST_SLOW, _MOST_INFLATED)
+            budget = self._budgets[name] = RenderBudget(self.limits.seconds * _MOST_SLOW, _MOST_INFLATED)
         source = self.sources[name]
         results = renderer.do(source.text, tasks, self.limits, budget)
         for result in results:
@@ -251,7 +251,7 @@ class ChatTemplate:
             results = [stopped if result is None else result for result in results]
         return results
 
-    def _over_budget(self, budget: Budget) -> RenderLimit:
+    def _over_budget(self, budget: RenderBudget) -> RenderLimit:
         if budget.seconds < 0:
             most = self.limits.seconds * _MOST_SLOW
             return RenderLimit(f"too slow: its renders took more than {most:g} s of CPU time together")
@@ -416,6 +416,7 @@ class ChatTemplate:
             profile=profile or self.profile,
             lasting=lasting,
         )
+
 
 def _prompt_text(text: str, body: int | None, place: tuple[int, int, int | None] | None) -> PromptText:
     return PromptText(text, body, None if place is None else WrittenAt(*place))

@@ -13,8 +13,7 @@ from typing import Any
 from ... import __version__
 from ..conversation import Request
 from ..documents import plain, several
-from ..findings import Finding, in_order
-from ..ignore_file import Ignore, Ignored, apply_ignores
+from ..findings import Finding, Ignore, Ignored, apply_ignores, in_order
 from ..models.template_files import check_compiles, model_name, model_type
 from ..models.template_info import Failure, TemplateInfo
 from ..policies.servers.omlx_kwargs import MergedPrompt, MergeStep, ModelSettings, merge_kwargs, merged_prompt

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Literal
 
 from ..conversation import Message, Request
-from ..errors import RenderError, RenderLimit
+from ..errors import RenderError
 from ..templates.rendering import Profile, PromptText, RenderTask
 from ..templates.template import ChatTemplate
 
@@ -132,16 +132,16 @@ class HistoryProbe:
         """Render at once what is going to be asked with one set of kwargs after the other."""
         asked = self._conversations(form)
         tasks = [
-            view.task(each)
-            for view in (_View(self, kwargs, profile) for kwargs in several)
-            for each in asked
+            view.task(each) for view in (_View(self, kwargs, profile) for kwargs in several) for each in asked
         ]
         self.template.render_many(tasks)
 
     def glance_ahead(self, several: Iterable[Mapping[str, Any]]) -> None:
         """Render at once what `glance` is going to be asked with one set of kwargs after the other."""
         asked = self._glances()
-        tasks = [view.task(each) for view in (_View(self, kwargs, None) for kwargs in several) for each in asked]
+        tasks = [
+            view.task(each) for view in (_View(self, kwargs, None) for kwargs in several) for each in asked
+        ]
         self.template.render_many(tasks)
 
     def _evaluate(self, form: Form, kwargs: Mapping[str, Any], profile: Profile | None) -> History:
@@ -251,10 +251,8 @@ class _View:
 
 
 def _outcome(conversation: _Conversation, prompt: PromptText | RenderError) -> _Outcome:
-    if isinstance(prompt, RenderLimit):
-        return _Outcome(None, f"the render was stopped: {prompt.message}")
     if isinstance(prompt, RenderError):
-        return _Outcome(None, f"the template raises {prompt}")
+        return _Outcome(None, f"the template {prompt.clause}")
     if conversation.text in prompt.text:
         return _Outcome(prompt.text, None)
     what = "tool results" if conversation.text == RESULT else "assistant turns"

@@ -16,7 +16,7 @@ from ..text import common_prefix
 Ids: TypeAlias = npt.NDArray[np.int32]
 Positions: TypeAlias = npt.NDArray[np.int64]
 
-_REMEMBERED = 2  # texts: an encoder that serves two interleaved conversations still finds the right one
+_REMEMBERED = 8  # texts: an encoder that serves interleaved conversations still finds the right one
 
 
 class Tokenizer(Protocol):
@@ -134,7 +134,7 @@ class IncrementalEncoder:
     """Encodes the growing prompts of a conversation; the ids are always those of whole-text encoding.
 
     A prompt is encoded from the last cut before its first character that differs from an earlier prompt; the
-    last two are remembered. Where the tokenizer knows no safe cut, texts are encoded whole.
+    last few are remembered. Where the tokenizer knows no safe cut, texts are encoded whole.
 
     That cutting is exact follows from the tokenizer's rules, and is checked against whole-text encoding all
     the same: on the first text (encoded again from a cut in its middle), on every `check_every`th text, and

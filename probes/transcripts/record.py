@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..conversation import Dialect, Message, Request
@@ -11,7 +12,7 @@ from ..errors import InputError
 from .apis import APIS, told_by_body, told_by_path
 from .checks import read_timestamp
 from .responses import output_items, response_id
-from .sharing import shared_message, sharing
+from .sharing import SharedMessages, sharing
 from .unread import refuse_unknown, refuse_unread
 
 #: Where a body may stand within a record: OpenAI's batch input, pairs of request and response, Anthropic's
@@ -25,13 +26,15 @@ class Earlier:
 
     Attributes:
         dialect: the dialect of the transcript.
-        request: the request before, whose messages and other values are reused where their text is the same.
+        request: the request before, whose values are reused where their text is the same.
         answered: for each response that has an id, the conversation up to its end.
+        messages: the messages of all of them.
     """
 
     dialect: Dialect
     request: Request | None = None
     answered: dict[str, tuple[Message, ...]] = field(default_factory=dict)
+    messages: SharedMessages = field(default_factory=SharedMessages)
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
@@ -79,14 +82,15 @@ def read_record(record: Mapping[str, Any], earlier: Earlier, where: str) -> Requ
     settings = api.settings(body, where)
     written = api.items(body, where)
     messages = list(_continued(body, earlier, where))
-    shared_with = earlier.request.messages if earlier.request else ()
     for index, item in enumerate(written, len(messages)):
-        messages.append(shared_message(api.message(item, index, f"{where}, message {index}"), shared_with))
+        check = partial(api.message, item, index, f"{where}, message {index}")
+        messages.append(earlier.messages.read(item, index, check))
     request = settings.replace(
         messages=tuple(messages),
         partial=settings.partial or api.begins(written[-1]),
         reply=api.reply(body.get("response"), where),
         sent=sent or settings.now,
+        response_id=_response_id(body, earlier.dialect),
     )
     if earlier.request:
         request = sharing(request, earlier.request)
@@ -127,9 +131,13 @@ def _continued(body: Mapping[str, Any], earlier: Earlier, where: str) -> tuple[M
     return earlier.answered[name]
 
 
+def _response_id(body: Mapping[str, Any], dialect: Dialect) -> str | None:
+    return response_id(body.get("response")) if dialect == "openai-responses" else None
+
+
 def _remember(body: Mapping[str, Any], request: Request, earlier: Earlier, where: str) -> None:
     """Keep the conversation up to the end of the response, where a later request may name it."""
-    name = response_id(body.get("response")) if earlier.dialect == "openai-responses" else None
+    name = request.response_id
     if name is not None:
         api = APIS[earlier.dialect]
         start = len(request.messages)

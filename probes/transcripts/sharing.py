@@ -1,12 +1,15 @@
-"""Values of one request that are those of the request before: kept once, and the same objects.
+"""Values of one request that are those of earlier ones: kept once, and the same objects.
 
-A conversation's requests repeat each other, so the memory of all of them stays near that of the longest, and
-a caller can tell by identity what did not change.
+A conversation's requests repeat each other, so the memory of all of them stays near that of what they say
+that is new, and a caller can tell by identity what did not change.
 """
 
 from __future__ import annotations
 
 import marshal
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 from ..conversation import Message, Request
@@ -18,11 +21,45 @@ def same_text(one: Any, other: Any) -> bool:
     return one is other or marshal.dumps(one, 2) == marshal.dumps(other, 2)
 
 
-def shared_message(message: Message, previous: tuple[Message, ...]) -> Message:
-    """Return the message of the same index in the request before where its JSON text is the same."""
-    if message.index < len(previous) and same_text(previous[message.index].data, message.data):
-        return previous[message.index]
-    return message
+class SharedMessages:
+    """The messages of a recording, each kept and checked once, however many requests repeat it."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Message] = {}
+        self._elsewhere: dict[tuple[int, int], Message] = {}
+
+    def read(self, written: Any, index: int, check: Callable[[], Message]) -> Message:
+        """Return the message that an item of a request stands for.
+
+        Args:
+            written: the item as it was read.
+            index: its index in the request.
+            check: reads an item that was not seen before.
+        """
+        name = text_digest(written)
+        known = self._known.get(name)
+        if known is None:
+            known = check()
+            # What was written differently may be read alike: marks of a client's cache are left out.
+            seen = text_digest(known.data)
+            if not name or not seen:
+                return known
+            known = self._known.setdefault(seen, known)
+            self._known[name] = known
+        if known.index == index:
+            return known
+        place = (id(known), index)
+        if place not in self._elsewhere:
+            self._elsewhere[place] = replace(known, index=index)
+        return self._elsewhere[place]
+
+
+def text_digest(value: Any) -> bytes:
+    """Return a short name of a value's JSON text; nothing where it is nested too deeply for one."""
+    try:
+        return blake2b(marshal.dumps(value, 2), digest_size=16).digest()
+    except ValueError:
+        return b""
 
 
 def sharing(request: Request, previous: Request) -> Request:

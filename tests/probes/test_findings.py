@@ -9,8 +9,18 @@ import msgspec
 import pytest
 from tplaudit.fixtures import template
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.findings import RULES, SEVERITIES, Finding, documentation, finding, in_order, reaches
-from tplaudit.probes.ignore_file import Ignore, apply_ignores, read_ignore_file
+from tplaudit.probes.findings import (
+    RULES,
+    SEVERITIES,
+    Finding,
+    Ignore,
+    apply_ignores,
+    documentation,
+    finding,
+    in_order,
+    reaches,
+    read_ignore_file,
+)
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.placements.findings import placement_findings, server_findings
 from tplaudit.probes.placements.placements import PLAIN

@@ -19,7 +19,7 @@ WriteText = Callable[[str, Path | None], None]
 WriteRich = Callable[["Callable[[Console], None]", Path | None], None]
 
 TEXT = "text"
-#: Formats of which only one can go to stdout, and nothing beside it.
+#: Formats of which only one can go to stdout, and nothing else with it.
 DOCUMENTS = ("json", "sarif", "junit")
 NAMES = (TEXT, "json", "markdown", "sarif", "junit", "github")
 

@@ -12,7 +12,7 @@ HEADLINES: dict[Outcome, str] = {
     "regressed": "something is worse than it was",
     "changed": "nothing is worse, but prompts changed",
     "fixed": "something is better than it was, and nothing is worse or different",
-    "cosmetic": "the text changed, and nothing that it does",
+    "cosmetic": "the text changed, and its behaviour did not",
     "unchanged": "nothing changed",
     "nothing-checked": "nothing was checked",
 }
@@ -20,7 +20,7 @@ HEADLINES: dict[Outcome, str] = {
 
 def headline(report: GateReport) -> str:
     """Say the verdict in one line, without a full stop."""
-    return "; ".join((f"{HEADLINES[report.outcome]}{_whether_meant(report)}", *_besides(report)))
+    return "; ".join((f"{HEADLINES[report.outcome]}{_whether_meant(report)}", *_further_reasons(report)))
 
 
 def _whether_meant(report: GateReport) -> str:
@@ -31,8 +31,8 @@ def _whether_meant(report: GateReport) -> str:
     return " that nobody allowed" if report.outcome == "changed" and report.against == "template" else ""
 
 
-def _besides(report: GateReport) -> Iterator[str]:
-    """Yield why the gate fails besides the worst changes."""
+def _further_reasons(report: GateReport) -> Iterator[str]:
+    """Yield why the gate fails apart from the worst changes."""
     failed = [budget for budget in report.budgets if not budget.passed and not budget.accepted]
     if failed:
         yield f"{len(failed)} of {len(report.budgets)} budgets not kept"
@@ -45,7 +45,7 @@ def _besides(report: GateReport) -> Iterator[str]:
 
 
 def is_failure(note: str) -> bool:
-    """Tell whether a note says that something was not checked, which lets the gate fail."""
+    """Return whether a note says that something was not checked, which lets the gate fail."""
     return note.startswith("nothing was checked")
 
 
@@ -70,7 +70,7 @@ def _options(found: tuple[str, ...]) -> str:
 
 
 def facts(report: GateReport) -> Iterator[str]:
-    """Yield what a reader has to know besides changes and budgets: sentences without a full stop."""
+    """Yield what a reader has to know apart from changes and budgets: sentences without a full stop."""
     worse = sum(change.kind == "regressed" for change in report.failing())
     if worse and report.allow:
         yield f"what regressed ({worse}) cannot be allowed: repair it, or say why not in [[gate.ignore]]"

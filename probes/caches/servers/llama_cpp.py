@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..base import Block, CacheStatistics, Match, PromptBoundaries
 from ..kind import CacheKind, of_sequences
-from ..sequence_cache import SequenceCache, SequenceEntry
+from ..sequence_cache import SequenceCache, SequenceEntry, without_payloads
 from ..sequences import TokenSequence
 
 
@@ -123,6 +123,10 @@ class LlamaCppCache(SequenceCache):
         """Do nothing: the slot is what was used last."""
 
     def _insert(self, entry: SequenceEntry) -> None:
+        was = self._slot
+        if was is not None and was.ids.common(entry.ids) < was.length:
+            # What the slot held behind the shared beginning is overwritten.
+            self._dropped.append((without_payloads(was), self._statistics.lookups))
         self._slot = entry
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
@@ -39,6 +40,11 @@ class RapidMlxCache(SequenceCache):
     def _anchors(self) -> set[int]:
         """The starts of messages at which prefills from nothing stopped; they are kept."""
         return set()
+
+    def lift_limits(self) -> None:
+        """Keep every sequence from now on, those whose layers cannot be cut as well."""
+        super().lift_limits()
+        self.max_uncut = sys.maxsize
 
     def _find(self, prompt: TokenSequence) -> tuple[SequenceEntry | None, int]:
         shared = self._shared(prompt)

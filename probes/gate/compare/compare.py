@@ -108,7 +108,7 @@ def _agreement(agree: bool) -> str:
 def _with_usual_rule(difference: Difference, rules: dict[tuple[Subject, Pair], str]) -> Difference:
     """Give the edits of a conversation with a switch the rule that they have without one.
 
-    Only with its body can a prompt tell that nothing but its generation prompt changed.
+    Only a prompt with its body shows that nothing but the generation prompt changed.
     """
     if difference.edit is None:
         return difference

@@ -48,8 +48,8 @@ def _differing(
         kind = compare_ranks(was, now, RANKS)
         if kind is None:
             continue
-        telling = was if kind == "fixed" else now
-        rule = RULE_OF_VERDICT.get(telling) or RULE_OF_VERDICT[was]
+        decisive = was if kind == "fixed" else now
+        rule = RULE_OF_VERDICT.get(decisive) or RULE_OF_VERDICT[was]
         line = old.line if kind == "fixed" and new.line is None else new.line
         detail = old.error if kind == "fixed" else new.error
         yield Difference(kind, rule, subject, was, now, line, detail, row=old)

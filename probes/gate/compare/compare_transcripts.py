@@ -104,7 +104,7 @@ class _Side:
 
 
 def _same(one: Prepared | None, other: Prepared | None) -> bool:
-    """Tell whether a policy made the same of a request for both templates."""
+    """Return whether a policy made the same of a request for both templates."""
     if one is None or other is None:
         return False
     first, second = one.request, other.request

@@ -46,7 +46,7 @@ class Difference:
 
 
 def compare_ranks(base: str, head: str, ranks: Mapping[str, int]) -> Kind | None:
-    """Say what it means that a verdict became another one; None where that means nothing.
+    """Say what it means that a verdict changed; None where that means nothing.
 
     A verdict without a rank is never fine: becoming one is a regression. What could not be tested before is
     fixed where it is good now, and changed where it is bad: nobody knows whether it was better.

@@ -1,4 +1,4 @@
-"""What two prompts differ in: a diff for people, and the single edits by which equal changes are told."""
+"""What two prompts differ in: a diff for people, and the single edits by which equal changes are found."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _shown(mark: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _trimmed(old: str, new: str) -> Pair:
-    """Cut off what two texts have in common at both ends, but no part of a word or of a `<tag>`."""
+    """Trim what two texts have in common at both ends, but no part of a word or of a `<tag>`."""
     start = _whole(old[: common_prefix(old, new)], old, new)
     old, new = old[start:], new[start:]
     # The same from the other end, where a tag begins with its `>`.

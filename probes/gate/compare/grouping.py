@@ -120,8 +120,8 @@ def _change(group: Sequence[_Accepted], pairs: Sequence[Pair] = ()) -> Change:
     where = _where([entry.difference for entry in group])
     base, head = pairs[0] if pairs else (first.base, first.head)
     # The line of a prompt's difference is that of its first edit.
-    telling = [entry for entry in group if not pairs or _pairs(entry)[0] in pairs]
-    lines = [entry.difference.line for entry in telling if entry.difference.line is not None]
+    relevant = [entry for entry in group if not pairs or _pairs(entry)[0] in pairs]
+    lines = [entry.difference.line for entry in relevant if entry.difference.line is not None]
     return Change(
         kind=first.kind,
         rule=first.rule,

@@ -1,4 +1,4 @@
-"""llama.cpp's template engine for the gate: the prompts of the optional extra beside those of Jinja."""
+"""llama.cpp's template engine for the gate: the prompts of the optional extra, next to those of Jinja."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SecondEngine:
         self._policy = parse_policy("llama-cpp")
 
     def render(self, request: Request, template: ChatTemplate) -> tuple[PromptOutline, bool | None]:
-        """Render a request; also tell whether Jinja writes the same, None where either raises."""
+        """Render a request; also return whether Jinja writes the same, None where either raises."""
         request = request.replace(now=CLOCK)
         prepared = self._policy.prepare(request, template)
         written: str | RenderError

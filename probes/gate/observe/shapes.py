@@ -1,7 +1,7 @@
 """The conversations whose prompts the gate compares: what chats, tool loops and reasoning models send.
 
 Every text that has to stand in a prompt contains made-up words (`zq…zq`), each in one message alone, so that
-a prompt tells which messages it holds and in which order. A signature file depends on these conversations:
+a prompt shows which messages it holds and in which order. A signature file depends on these conversations:
 where one of them changes, `VERSION` has to rise.
 """
 
@@ -36,7 +36,7 @@ class Shape:
         tools: the tool list of every request, or None.
         kwargs: chat-template kwargs of every request.
         partial: whether the last message is an assistant turn to be continued.
-        telling: whether it is rendered with every switch of the template as well.
+        with_switches: whether it is rendered with every switch of the template as well.
         engines: whether llama.cpp's engine renders it as well, which takes longer.
     """
 
@@ -46,7 +46,7 @@ class Shape:
     tools: tuple[Body, ...] | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     partial: bool = False
-    telling: bool = False
+    with_switches: bool = False
     engines: bool = False
 
     def subject(self, variant: str = "") -> Subject:
@@ -81,7 +81,7 @@ def words(message: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_mid_system(messages: Sequence[Message], index: int) -> bool:
-    """Tell whether a message is a system or developer turn that other turns precede."""
+    """Return whether a message is a system or developer turn that other turns precede."""
     return messages[index].role in SYSTEM_ROLES and any(
         message.role not in SYSTEM_ROLES for message in messages[:index]
     )
@@ -187,9 +187,9 @@ _REASONED_LOOP: tuple[Body, ...] = (
 )
 
 _PLAIN = (
-    Shape("plain", "question", (_ASK,), telling=True),
-    Shape("plain", "chat", (_ASK, _REPLY, _NEXT, _ANSWER, _LAST), telling=True, engines=True),
-    Shape("plain", "leading-system", (_SYSTEM, _ASK, _REPLY, _NEXT), telling=True, engines=True),
+    Shape("plain", "question", (_ASK,), with_switches=True),
+    Shape("plain", "chat", (_ASK, _REPLY, _NEXT, _ANSWER, _LAST), with_switches=True, engines=True),
+    Shape("plain", "leading-system", (_SYSTEM, _ASK, _REPLY, _NEXT), with_switches=True, engines=True),
     Shape("plain", "leading-developer", (_DEVELOPER, _ASK, _REPLY, _NEXT), engines=True),
     Shape("plain", "empty-system", (_message("system", ""), _ASK, _REPLY, _NEXT)),
     Shape(
@@ -242,13 +242,13 @@ _PLAIN = (
     ),
 )
 _WITH_TOOLS = (
-    Shape("tools", "offered", (_SYSTEM, _ASK, _REPLY, _NEXT), _TOOLS, telling=True, engines=True),
+    Shape("tools", "offered", (_SYSTEM, _ASK, _REPLY, _NEXT), _TOOLS, with_switches=True, engines=True),
     Shape(
         "tools",
         "round",
         (_SYSTEM, _ASK, _CALL, _RESULT, _REPLY, _NEXT),
         _ONE_TOOL,
-        telling=True,
+        with_switches=True,
         engines=True,
     ),
     Shape("tools", "loop", (_SYSTEM, _ASK, *_LOOP, _REPLY, _NEXT), _TOOLS),
@@ -328,8 +328,8 @@ _WITH_TOOLS = (
     Shape("tools", "two-loops", (_ASK, _CALL, _RESULT, _REPLY, _NEXT, _CALL_AGAIN, _RESULT_AGAIN), _ONE_TOOL),
 )
 _WITH_REASONING = (
-    Shape("reasoning", "chat", _reasoned("reasoning_content"), telling=True, engines=True),
-    Shape("reasoning", "loop", _REASONED_LOOP, _ONE_TOOL, telling=True, engines=True),
+    Shape("reasoning", "chat", _reasoned("reasoning_content"), with_switches=True, engines=True),
+    Shape("reasoning", "loop", _REASONED_LOOP, _ONE_TOOL, with_switches=True, engines=True),
     Shape("reasoning", "key-reasoning", _reasoned("reasoning")),
     Shape("reasoning", "key-thinking", _reasoned("thinking")),
     Shape(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...conversation import Message
-from ...errors import RenderError
+from ...errors import RenderError, RenderLimit
 from ..base import Action, Messages, Rewrite
 from ..kind import Answer
 from ..rewrite.reasoning import template_text
@@ -77,7 +77,8 @@ def vllm_test(template: ChatTemplate) -> Answer:
     try:
         template.render([{"role": role, "content": "t"} for role in ROLES], add_generation_prompt=False)
     except RenderError as error:
-        return Answer(False, f"a test of system, user, system, user raises {error}")
+        why = f"a test of system, user, system, user {error.clause}"
+        return Answer(False, why, not isinstance(error, RenderLimit))
     return Answer(True, "a test of system, user, system, user renders; the server does not look at the text")
 
 
@@ -104,8 +105,9 @@ def sglang_test(template: ChatTemplate) -> Answer:
     try:
         prompt = bare.render(messages, add_generation_prompt=False)
     except RenderError as error:
-        said = _MISSING_NAMES.sub(r"\1", str(error))
-        return Answer(False, f"a test of system, user, system, user raises {said}")
+        said = _MISSING_NAMES.sub(r"\1", error.clause)
+        why = f"a test of system, user, system, user {said}"
+        return Answer(False, why, not isinstance(error, RenderLimit))
     if SENTINEL not in prompt:
         return Answer(False, "the text of the second system turn is not in the prompt")
     return Answer(True, "the text of the second system turn is in the prompt; the server does not look where")

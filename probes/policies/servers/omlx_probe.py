@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from ...conversation import Request
-from ...errors import RenderError
+from ...errors import RenderError, RenderLimit
 from ..kind import Answer
 from ..rewrite.system_turns import Placement
 
@@ -213,7 +213,7 @@ def judge_probe(
             fewer = {key: value for key, value in arguments.items() if key not in dropped}
             text = _render(template, messages, fewer, request.now)
     except RenderError as error:
-        return Answer(False, f"the template raises {error}")
+        return Answer(False, f"the template {error.clause}", not isinstance(error, RenderLimit))
     return _judge(text, place)
 
 

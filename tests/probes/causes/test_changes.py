@@ -8,7 +8,7 @@ import pytest
 from tplaudit.probes.causes.changes import changes, flat_text, moved, restored
 from tplaudit.probes.causes.client import volatile_stretch
 from tplaudit.probes.causes.reasoning import reasoning_of, without_reasoning
-from tplaudit.probes.causes.settings import client_setting, kwarg_line, other_policies
+from tplaudit.probes.causes.settings import CLIENT_SETTINGS, kwarg_line, other_policies
 from tplaudit.probes.conversation import Message
 
 
@@ -129,9 +129,9 @@ def test_lines_to_paste() -> None:
         ("<total_tokens>14999841 tokens left</total_tokens>", "totalTokensReminder=off"),
         ("gitStatus: This is the git status", "includeGitInstructions=false"),
     ):
-        setting = client_setting(text)
-        assert setting is not None and setting.set == name
-    assert client_setting("You pilot ships.") is None
+        assert [each.set for each in CLIENT_SETTINGS if each.without(text) != text] == [name]
+    for text in ("You pilot ships.", "Never run git status in this repository.", "Use `gitStatus` there."):
+        assert all(each.without(text) == text for each in CLIENT_SETTINGS)
     assert [each.policy for each in other_policies("omlx-strict")][:2] == ["omlx", "as-is"]
     assert [each.policy for each in other_policies("note")] == ["as-is", "note+merge"]
     assert "hoist" in [each.policy for each in other_policies("hoist+merge")]

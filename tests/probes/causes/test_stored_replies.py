@@ -163,7 +163,7 @@ def test_the_template_writes_the_reply_in_another_form():
     [
         ("It sails at nine.\n\n", KEEPS, "'\\n\\n'"),
         ("\n It sails at nine.", TRIMS, "'\\n It sails at nine.'"),
-        ("It sails at nine.<|endoftext|>", KEEPS, "'endoftext|>'"),
+        ("It sails at nine.<|endoftext|>", KEEPS, "'<|endoftext|>'"),
     ],
     ids=["line feeds behind", "white space before", "another mark behind"],
 )

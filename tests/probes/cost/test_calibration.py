@@ -26,10 +26,10 @@ from tplaudit.probes.cost.calibration import (
     to_json,
     write_calibration,
 )
+from tplaudit.probes.cost.machine import processor_of, this_machine
 from tplaudit.probes.cost.measure import NEW_TOKENS, calibrate, new_calibration, steps, tokens_to_run
 from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.machine import processor_of, this_machine
 from tplaudit.probes.models.model import find_model, load_model
 
 DEPTH = 512

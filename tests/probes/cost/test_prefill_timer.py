@@ -12,9 +12,9 @@ from tplaudit.fixtures import template, transcript
 from tplaudit.probes.conversation import Transcript
 from tplaudit.probes.cost.calibration import CalibratedModel, Calibration, Point
 from tplaudit.probes.cost.cost_model import ENOUGH, CostModel, Measured
+from tplaudit.probes.cost.machine import Machine
 from tplaudit.probes.cost.prefill_timer import PrefillTimer
 from tplaudit.probes.engine.mlx_engine import load_engine
-from tplaudit.probes.machine import Machine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.replay.plan import PrefillPlan

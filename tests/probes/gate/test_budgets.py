@@ -17,11 +17,11 @@ from tplaudit.probes.cost.calibration import (
     config_digest,
     write_calibration,
 )
+from tplaudit.probes.cost.machine import Machine
 from tplaudit.probes.errors import InputError, UsageError
 from tplaudit.probes.gate.budgets import Budget, evaluate, read_budget_option, read_limit
 from tplaudit.probes.gate.observe.replays import Replaying, ReplayNumbers, replay
 from tplaudit.probes.gate.prediction import Predictor, predictor
-from tplaudit.probes.machine import Machine
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer
@@ -214,5 +214,5 @@ def test_in_the_gate(gate) -> None:
     assert report.verdict == "fail"
     assert {"transcript/chat.jsonl", "replay/chat.jsonl"} <= {str(check.subject) for check in report.checks}
     assert [each.error for each in report.budgets] == [None, None]
-    with pytest.raises(UsageError, match="a template alone does not tell"):
+    with pytest.raises(UsageError, match="a template alone does not say"):
         gate(*pair, transcripts=str(chat), budgets=budgets)

@@ -291,7 +291,7 @@ def test_changing_what_a_template_does_changes_the_verdict(name: str) -> None:
             assert others == {verdict}, (name, verdict, seen)
 
 
-def test_a_prompt_that_is_too_long_is_an_error_like_any_other() -> None:
+def test_a_prompt_that_is_too_long_is_not_evaluated() -> None:
     text = LOOP + (
         "{% if messages | selectattr('role', 'equalto', 'system') | list | length > 1 %}"
         "{% for i in range(9) %}{{ '0' * 1000 }}{% endfor %}{% endif %}"
@@ -301,8 +301,8 @@ def test_a_prompt_that_is_too_long_is_an_error_like_any_other() -> None:
     given = ChatTemplate({"default": text}, source="t", special_tokens=TOKENS, limits=Limits(characters=5000))
     report = examine(Prompts(given), Case("user", "tail", True, "system", False))
     assert (report.verdict, report.error) == (
-        "raises",
-        "RenderLimit: the template wrote more than 5,000 characters",
+        "not-evaluated",
+        "not evaluated, too long: the template wrote more than 5,000 characters",
     )
 
 

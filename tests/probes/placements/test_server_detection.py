@@ -80,7 +80,7 @@ def test_what_omlx_does_at_each_placement() -> None:
         "tool/between": "hoist",
     }
     assert "after a user turn it becomes a [System note]" in strict.consequence
-    assert "after a tool result all system turns, wherever they stand, are joined" in strict.consequence
+    assert "after a tool result all system turns are joined into one first message" in strict.consequence
     assert "except before a user turn" in servers(LOOP)["omlx"].consequence
 
 

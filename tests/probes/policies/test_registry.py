@@ -18,7 +18,7 @@ from tplaudit.probes.caches.registry import names as names_of_caches
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.policies.kind import Evidence, PolicyKind
-from tplaudit.probes.policies.registry import DEFAULTS, POLICIES, canonical, names, parse_policy
+from tplaudit.probes.policies.registry import DEFAULTS, POLICIES, canonical, kind_of, names, parse_policy
 
 ROOT = Path(__file__).parents[3]
 #: Where else a string may name a server, and why. Elsewhere what is known of servers comes from the registry.
@@ -26,6 +26,7 @@ NAMED_ELSEWHERE = {
     ("probes/policies/registry.py", "omlx"): "a default policy",
     ("probes/policies/servers/lm_studio.py", "llama.cpp"): "its cache: LM Studio runs llama.cpp",
     ("probes/gate/observe/behaviour.py", "llama.cpp"): "the template engine, which is compared with Jinja",
+    ("probes/gate/observe/behaviour.py", "omlx"): "the view of what oMLX makes of reasoning",
     ("probes/gate/observe/engine.py", "llama-cpp"): "the template engine gets what its server prepares",
     ("probes/gate/compare/grouping.py", "llama.cpp"): "the view of that engine, in words",
     ("probes/gate/compare/grouping.py", "omlx"): "the view of what oMLX makes of reasoning, in words",
@@ -103,6 +104,40 @@ def test_no_second_list_of_servers() -> None:
             if {name, text} & servers and own != re.sub(r"[-._]", "", name):
                 found.add((path.relative_to(ROOT).as_posix(), name))
     assert {each for each in found if not _own_family(*each)} == set(NAMED_ELSEWHERE)
+
+
+#: Where tests name three servers or more in one list, and why. No list is to have all of a kind.
+SAMPLES = {
+    "tests/cli/test_render.py": "what is expected of a turn: who hoists, and whose request fails",
+    "tests/probes/causes/test_stored_replies.py": "one server of each way to write a reply",
+    "tests/probes/engine/test_server_caches.py": "one cache of each kind that is evicted",
+    "tests/probes/placements/test_server_detection.py": "what is expected of a template",
+    "tests/probes/policies/test_properties_routes.py": "those whose second pass changes nothing",
+    "tests/probes/replay/test_replay_models.py": "caches of each kind, which take minutes with all models",
+}
+
+
+def test_no_list_of_servers_in_tests() -> None:
+    found = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        if not {"servers", "bench"} & set(path.relative_to(ROOT).parts):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            if any(len(servers_of(node)) >= 3 for node in ast.walk(tree)):
+                found.add(path.relative_to(ROOT).as_posix())
+    assert found == set(SAMPLES)
+
+
+def servers_of(node: ast.AST) -> set[str]:
+    """Return the servers that a list, tuple, set or dictionary of literals names."""
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        items: list[ast.expr | None] = [*node.elts]
+    elif isinstance(node, ast.Dict):
+        items = node.keys
+    else:
+        return set()
+    texts = {each.value for each in items if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    kinds = [kind_of(text) for text in texts]
+    return {kind.name for kind in kinds if kind is not None and not kind.generic}
 
 
 def _own_family(path: str, name: str) -> bool:
