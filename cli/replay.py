@@ -97,12 +97,7 @@ class ReplayOptions:
     ] = None
     conversation: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Print one conversation; the cache sees all of them.",
-            rich_help_panel=OUTPUT,
-        ),
+        options.option(OUTPUT, "Print one conversation; the cache sees all of them.", min=1, metavar="N"),
     ] = None
     no_causes: Annotated[
         bool,
