@@ -34,7 +34,9 @@ def owners(prompt: str, *given: tuple[str, Any]) -> list[tuple[str, int]]:
 def rendered(source: str, policy: str, *given: tuple[str, Any], **fields: Any) -> Rendered:
     template = ChatTemplate({"default": source}, source="test")
     request = Request(messages(*given), **fields)
-    return render_turn(Continuation(1, 1, None, "begins"), request, template, [parse_policy(policy)]).policies[0]
+    return render_turn(
+        Continuation(1, 1, None, "begins"), request, template, [parse_policy(policy)]
+    ).policies[0]
 
 
 # Spans
