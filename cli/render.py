@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from . import options
 from .options import OUTPUT, SERVER
-from .output import check_output, say, stop, write_json, write_rich, write_text
+from .output import check_output, progress, say, stop, write_json, write_rich, write_text
 
 if TYPE_CHECKING:
     from ..probes.attribution.render_report import RenderPlan, RenderReport
@@ -194,9 +194,7 @@ def _report(plan: RenderPlan, template: ChatTemplate, encoder: IncrementalEncode
 
     if not plan.every or sys.stderr is None or not sys.stderr.isatty():
         return render_turns(plan, template, encoder)
-    from rich.console import Console
-
-    with Console(stderr=True).status("rendering …", spinner="dots") as status:
+    with progress("rendering …") as status:
         return render_turns(plan, template, encoder, lambda turn: status.update(f"turn {turn}"))
 
 

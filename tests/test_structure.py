@@ -219,7 +219,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "cli/formats/gate": (
         "outputs of the gate: read by tests/cli/test_gate.py",
-        "github json junit markdown outputs sarif text words",
+        "github junit markdown outputs sarif text words",
     ),
     "probes/attribution": (
         "run by test_ownership.py, test_text_spans.py and tests/cli/test_render.py",
