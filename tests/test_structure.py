@@ -14,11 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = (
     "probes/errors",
     "probes/extras",
+    "probes/files",
     "probes/documents",
     "probes/findings",
     "probes/conversation",
     "probes/process_pool",
-    "probes/files",
     "probes/text",
     "probes/templates",
     "probes/tokenization",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tplaudit import fixtures
 from tplaudit.probes.gate.budgets import read_budget_option
-from tplaudit.probes.gate.report import fails, document, severities, to_json
+from tplaudit.probes.gate.report import document, fails, severities, to_json
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
 STRICT = PAIRS / "strict.jinja"
