@@ -53,7 +53,7 @@ def document() -> dict:
 
 
 def test_every_turn_and_policy_with_every_name(document: dict) -> None:
-    assert document["schema"] == "tplaudit.render/1"
+    assert document["schema"] == "tplaudit.render/2"
     assert document["tplaudit"]
     assert [turn["turn"] for turn in document["turns"]] == [1, 2, 3]
     needed = {"policy", "messages", "prompt", "chars", "body_chars", "tokens", "error", "notes"}

@@ -103,7 +103,7 @@ def test_the_document_is_the_same_at_every_run_and_round_trips(in_place: dict) -
     again = _run("--template", str(IN_PLACE), "--engine", "tokens")
     assert again == in_place
     assert to_json(msgspec.convert(in_place, ReplayReport)) == in_place
-    assert in_place["schema"] == "tplaudit.replay/1"
+    assert in_place["schema"] == "tplaudit.replay/2"
 
 
 def test_sums_of_every_turn(strict: dict) -> None:

@@ -7,6 +7,7 @@ from tplaudit.probes.attribution.rendered import Rendered, render_turn
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
+from tplaudit.probes.transcripts.grouping.conversations import Continuation
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
@@ -22,7 +23,9 @@ def messages(*given: tuple[str, Any]) -> tuple[Message, ...]:
 def rendered(source: str, policy: str, *given: tuple[str, Any], **fields: Any) -> Rendered:
     template = ChatTemplate({"default": source}, source="test")
     request = Request(messages(*given), **fields)
-    return render_turn(1, request, template, [parse_policy(policy)]).policies[0]
+    return render_turn(
+        Continuation(1, 1, None, "begins"), request, template, [parse_policy(policy)]
+    ).policies[0]
 
 
 def test_a_dropped_text_is_missing_also_where_it_stands_twice() -> None:
