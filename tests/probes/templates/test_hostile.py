@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from tplaudit.fixtures import TEMPLATES
 from tplaudit.probes.attribution.ownership import owner_at
 from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.errors import InputError, RenderError, RenderLimit
-from tplaudit.probes.models.model import load_model
-from tplaudit.probes.models.template_files import check_compiles, load_template
+from tplaudit.probes.errors import RenderError, RenderLimit
+from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.models.template_info import Failure
 from tplaudit.probes.placements.sweep import ProbeSettings, sweep
 from tplaudit.probes.templates.rendering import Limits, RenderTask
-from tplaudit.probes.templates.source import TemplateSource
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer
 from tplaudit.probes.tokenization.tokens import IncrementalEncoder
@@ -76,31 +74,6 @@ def test_each_character_of_a_partial_prompt_has_an_owner(one: ChatTemplate, text
         assert owner.index is None or owner.index < len(messages)
 
 
-def test_a_chunk_behind_the_cut_is_clamped() -> None:
-    one = template("{% for m in messages %}{{ '<' ~ m.role ~ '>' ~ m.content ~ '</end>' }}{% endfor %}")
-    request = Request((Message({"role": "user", "content": "Hello"}, 0),), partial=True)
-    prompt = one.render_request(request)
-    assert prompt == "<user>Hello"
-    assert owner_at(one, request, request, prompt, len(prompt) - 1, lambda: prompt).field == "content"
-
-
-def test_another_prompt_at_each_render_is_a_render_error() -> None:
-    one = template(PLAIN)
-    request = Request((Message(MESSAGES[0], 0),))
-    with pytest.raises(RenderError, match="same prompt twice"):
-        owner_at(one, request, request, "x" * 99, 98, lambda: "")
-
-
-@pytest.mark.parametrize("text", [SUM, "{{ a" + ".b" * 20_000 + " }}"])
-def test_a_tree_too_deep_to_walk_is_a_render_error(text: str) -> None:
-    source = TemplateSource(text)
-    for name in ("names", "generation_prompt_ends", "undeclared"):
-        with pytest.raises(RenderError, match="nested too deeply"):
-            getattr(source, name)
-    with pytest.raises(RenderError, match="nested too deeply"):
-        source.check()
-
-
 def test_a_sweep_survives_a_bad_member(tmp_path: Path) -> None:
     (tmp_path / "a.jinja").write_text(SUM)
     (tmp_path / "b.jinja").write_text("{# nothing #}")
@@ -143,16 +116,3 @@ def test_text_that_no_tokenizer_encodes_is_a_render_error() -> None:
     with pytest.raises(RenderError, match="half a surrogate pair") as caught:
         IncrementalEncoder(load_bundled_tokenizer()).encode("a\ud800b")
     assert caught.value.kind == "EncodingError"
-
-
-def test_a_syntax_error_names_file_and_line(tmp_path: Path) -> None:
-    path = tmp_path / "bad.jinja"
-    path.write_text("a\n{% if %}")
-    with pytest.raises(InputError, match="not a valid chat template") as caught:
-        load_model(None, template=str(path))
-    assert caught.value.where == f"{path}:2"
-
-
-def test_an_empty_template_is_not_valid() -> None:
-    with pytest.raises(InputError, match="renders nothing"):
-        check_compiles(template(""))
