@@ -7,7 +7,7 @@ from tplaudit.probes.models.layers import Layers
 
 @pytest.mark.parametrize("kind", ["", "mamba", "rotating", "rotating:0", "rotating:x", "plain+", "hybrid:3"])
 def test_unknown_layers(kind):
-    with pytest.raises(UsageError, match="is no kind of layers"):
+    with pytest.raises(UsageError, match="is not a kind of layers"):
         Layers.of(kind)
 
 

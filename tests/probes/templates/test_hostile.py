@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from tplaudit.probes.attribution.ownership import owner_at
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError, RenderLimit
 from tplaudit.probes.models.template_files import load_template
-from tplaudit.probes.models.template_info import Failure
-from tplaudit.probes.placements.sweep import ProbeSettings, sweep
 from tplaudit.probes.templates.rendering import Limits, RenderTask
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer
@@ -23,7 +20,6 @@ from tplaudit.probes.tokenization.tokens import IncrementalEncoder
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
 OURS = [load_template(path) for path in sorted(TEMPLATES.glob("*.jinja"))]
-SUM = "{{ 1" + "+1" * 20_000 + " }}"
 
 
 def template(text: str) -> ChatTemplate:
@@ -72,14 +68,6 @@ def test_each_character_of_a_partial_prompt_has_an_owner(one: ChatTemplate, text
     for offset in {0, len(prompt) // 2, max(len(prompt) - 1, 0), len(prompt)}:
         owner = owner_at(one, request, request, prompt, offset, lambda: prompt)
         assert owner.index is None or owner.index < len(messages)
-
-
-def test_a_sweep_survives_a_bad_member(tmp_path: Path) -> None:
-    (tmp_path / "a.jinja").write_text(SUM)
-    (tmp_path / "b.jinja").write_text("{# nothing #}")
-    first, second = sweep([str(tmp_path / "a.jinja"), str(tmp_path / "b.jinja")], ProbeSettings())
-    assert isinstance(first, Failure) and "nested too deeply" in first.error
-    assert isinstance(second, Failure) and "renders nothing" in second.error
 
 
 def test_a_template_whose_renders_are_all_slow_is_stopped() -> None:
