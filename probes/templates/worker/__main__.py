@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Template, nodes
 
@@ -46,6 +46,9 @@ _MOST_TIMES_AS_LONG = 10
 _COLLECT_AFTER = 20_000
 
 
+Result = TypeVar("Result")
+
+
 class _Source:
     """One template, parsed and compiled at most once, when first needed."""
 
@@ -75,7 +78,7 @@ class _Source:
     def prompt_ends(self) -> bool:
         return self.ask(lambda: generation_prompt_ends(self.tree, self.sections))
 
-    def ask(self, question: Callable[[], Any]) -> Any:
+    def ask(self, question: Callable[[], Result]) -> Result:
         """Ask something of the tree."""
         self.sections  # noqa: B018 - raises where the tree cannot be walked
         try:
@@ -85,7 +88,7 @@ class _Source:
         except Exception as error:
             raise as_render_error(error) from error
 
-    def _once(self, make: Callable[[], Any]) -> Any:
+    def _once(self, make: Callable[[], Result]) -> Result:
         if self._error is not None:
             raise self._error
         try:
