@@ -11,6 +11,7 @@ import pytest
 from tplaudit.probes.attribution.rendered import render_turn, turn_to_json
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.transcripts.grouping.conversations import continuations
 from tplaudit.probes.transcripts.reader import open_transcript
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "cases").glob("*/case.json"))
@@ -31,7 +32,8 @@ def rows() -> list[Any]:
 @cache
 def rendered(folder: Path, policy: str) -> list[dict[str, Any]]:
     template = load_template(folder / "template.jinja")
-    turns = enumerate(open_transcript(folder / "case.json"), 1)
+    requests = list(open_transcript(folder / "case.json"))
+    turns = zip(continuations(requests), requests, strict=True)
     documents = [turn_to_json(render_turn(*turn, template, [parse_policy(policy)])) for turn in turns]
     assert [document["turn"] for document in documents] == list(range(1, len(documents) + 1))
     return [json.loads(json.dumps(document))["policies"][0] for document in documents]

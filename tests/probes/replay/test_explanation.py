@@ -186,30 +186,27 @@ def test_what_was_dropped_is_the_evictions() -> None:
         min(turn.avoidable or 0, loss.tokens) for turn, loss in evicted.items()
     )
     for turn, loss in evicted.items():
-        assert (
-            loss.tokens == (turn.depth or 0) // 8 * 8 - (turn.reused or 0) or turn.depth == turn.prompt_tokens
-        )
-        assert re.search(r"in turn [1-3]$", loss.evidence)
+        assert loss.tokens == turn.avoidable
+        assert re.search(r"in turn [1-3], by conversation [12]$", loss.evidence)
+        assert loss.room == "block" and loss.turn in (1, 2, 3) and loss.conversation in (1, 2)
         assert loss.remedy is not None
     assert sum(total.avoidable for total in run.totals.causes.values()) == run.totals.avoidable
 
 
-def test_an_older_prompt_that_is_closer_is_the_one_compared_with() -> None:
+def test_the_predecessor_is_compared_with_and_the_closest_prompt_stands_beside() -> None:
     branch = [*asked(2), {"role": "assistant", "content": "A branch."}, {"role": "user", "content": "On."}]
     main = [*asked(2), {"role": "assistant", "content": "Another."}, {"role": "user", "content": "And on."}]
     rewritten = [{**main[0], "content": "[cleared]"}, *main[1:]]
     turns = replayed(model(STEADY), [branch, asked(1), rewritten, main], block_size=1).turns
-    assert turns[3].divergence is not None
-    assert turns[3].divergence.stored_turn == 1
-    assert turns[3].divergence.cause == "history-rewritten"
-    assert turns[3].since_previous is not None
-    assert turns[3].since_previous.cause == "history-rewritten"
-    assert turns[3].since_previous.tokens < turns[3].divergence.tokens
+    assert [turn.predecessor for turn in turns] == [None, None, None, 2]
+    assert turns[3].relation == "appended" and turns[3].divergence is None
+    assert turns[3].closest is not None and turns[3].closest.turn == 1
+    assert turns[3].closest.tokens == turns[3].depth
 
 
 def test_no_causes_are_looked_for_where_nobody_asks() -> None:
-    changed = [{"role": "user", "content": "[cleared]"}, *asked(2)[1:]]
-    turn = replayed(model(STEADY), [asked(1), changed], causes=False).turns[1]
+    changed = [{"role": "user", "content": "[cleared]"}, *asked(3)[1:]]
+    turn = replayed(model(STEADY), [asked(3), changed], causes=False).turns[1]
     assert turn.divergence is not None
     assert turn.divergence.cause is None
     assert turn.divergence.message is not None
