@@ -5,17 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import numpy as np
 import pytest
+from token_ids import array
 from tplaudit.probes.caches.registry import make_cache, names, server_cache
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.policies.registry import POLICIES, parse_policy
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 @pytest.mark.parametrize("kind", POLICIES.values(), ids=lambda kind: kind.name)
@@ -77,7 +73,7 @@ def test_what_does_not_go_together():
 
 @pytest.mark.parametrize("kind", ["", "mamba", "rotating", "rotating:0", "rotating:x", "plain+", "hybrid:3"])
 def test_unknown_layers(kind):
-    with pytest.raises(UsageError, match="is no kind of layers"):
+    with pytest.raises(UsageError, match="is not a kind of layers"):
         Layers.of(kind)
 
 
