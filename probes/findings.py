@@ -232,6 +232,12 @@ _ROWS = (
         "Let the client send reasoning_content with every assistant turn",
     ),
     Rule(
+        "compaction",
+        "note",
+        "The client began its conversation anew from a summary, and the prompt was computed again",
+        "Where the client lets you choose, compact less often, and with the same tools and system text",
+    ),
+    Rule(
         "block-rests",
         "note",
         "Prompts share parts of blocks, which a cache of whole blocks cannot reuse",

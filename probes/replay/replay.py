@@ -30,6 +30,7 @@ from ..tokenization.tokens import IncrementalEncoder
 from ..transcripts.grouping.arrival import in_order_of_arrival
 from ..transcripts.grouping.conversations import Continuation, Conversations
 from .cache_misses import Eviction, cache_misses
+from .compactions import compaction_findings
 from .comparison import Comparison
 from .divergence import divergence, reply_divergence, since_previous
 from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
@@ -155,7 +156,12 @@ class Replay:
             complete=complete,
             error=error,
             findings=tuple(
-                finding for policy in policies for finding in replay_findings(policy, self._without_reasoning)
+                finding
+                for policy in policies
+                for finding in (
+                    *replay_findings(policy, self._without_reasoning),
+                    *compaction_findings(policy, self.requests),
+                )
             ),
             prefill_rate=self.prefilling.rate,
             prediction=self.prefilling.prediction(),
