@@ -50,6 +50,7 @@ from .replay_report import (
     VerifyReport,
     model_info,
 )
+from .shared_heads import Head, head_chars, shared_head_findings
 from .summary import failure_of, summarise
 from .totals import conversation_reports, totals
 
@@ -157,10 +158,11 @@ class Replay:
             error=error,
             findings=tuple(
                 finding
-                for policy in policies
+                for policy, run in zip(policies, self._runs, strict=True)
                 for finding in (
                     *replay_findings(policy, self._without_reasoning),
                     *compaction_findings(policy, self.requests),
+                    *shared_head_findings(policy, run.heads, self.requests),
                 )
             ),
             prefill_rate=self.prefilling.rate,
@@ -249,6 +251,7 @@ class _PolicyRun:
     def __init__(self, policy: Policy, replay: Replay) -> None:
         self.policy = policy
         self.turns: list[TurnReport] = []
+        self.heads: list[Head] = []
         self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
         self._cache = replay.new_cache(policy)
@@ -353,6 +356,8 @@ class _PolicyRun:
         base = self._base(continuation)
         compared = Comparison(self._prompt_of(base), prompt) if base is not None else None
         closest = self._stored.closest(ids)
+        if continuation.predecessor is None:
+            self.heads.append(self._head(prompt))
         alone = self._alone(compared, base)
         match = self._cache.match(ids)
         self._looked_up.append(continuation)
@@ -398,6 +403,12 @@ class _PolicyRun:
             reply=StoredReply(len(output), reply.source) if reply else None,
             explained=explained_tokens(price, why, lost) if self._replay.causes else None,
         )
+
+    def _head(self, prompt: Prompt) -> Head:
+        """Return how a conversation begins, beside those before it."""
+        tokens = len(self.encoder.fork().encode(prompt.text[: head_chars(prompt)]))
+        shared = {head.turn: self._stored.shared_with(prompt.ids, (head.turn,)) for head in self.heads}
+        return Head(prompt.turn, tokens, shared)
 
     def _alone(self, compared: Comparison | None, base: int | None) -> Alone:
         """Tell what a prompt would get if its conversation were alone."""
