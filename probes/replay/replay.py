@@ -124,8 +124,8 @@ class Replay:
         Raises:
             InputError: the transcript cannot be read further; what has run stays in `report`.
         """
-        for number, written in in_order_of_arrival(self.transcript):
-            request, continuation = self.conversations.add(number, written)
+        for continuation, request in in_order_of_arrival(self.transcript, self.conversations):
+            number = continuation.turn
             self.requests[number] = request
             predecessor = self.requests.get(continuation.predecessor or 0)
             if predecessor is not None and reasoning_lost(predecessor, request):
@@ -416,7 +416,7 @@ class _PolicyRun:
             return Alone(0, 0)
         earlier, later = compared.earlier, compared.later
         new = self._replay.conversations.new_messages(earlier.client, later.client)
-        if self._kept[base].output:
+        if self._kept[base].output and _is_replied_to(compared):
             # What is stored of the predecessor ends in its reply, which is then no new message.
             new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
         encode = self.encoder.fork().encode
@@ -472,8 +472,8 @@ class _PolicyRun:
         if shared == kept.step.prompt_tokens + kept.output:
             return None
         if kept.reply and kept.output and compared.is_prefix and shared >= len(compared.earlier.ids):
-            if shared == len(ids):
-                return None  # the same prompt again: it ends where the reply begins
+            if shared == len(ids) or not _is_replied_to(compared):
+                return None  # the same prompt again, or a reply that its client had no use for
             return reply_divergence(compared, kept.reply, kept.output, shared, size, why)
         return divergence(compared, size, why)
 
@@ -511,7 +511,9 @@ class _PolicyRun:
         if compared is None or base is None or not self._replay.causes:
             return None
         kept = self._kept[base]
-        stored = StoredReplyIds(kept.reply, kept.output) if kept.reply and kept.output else None
+        stored = None
+        if kept.reply and kept.output and _is_replied_to(compared):
+            stored = StoredReplyIds(kept.reply, kept.output)
         return explanation(compared, self.policy, self.encoder, price, stored)
 
     def _prompt_of(self, turn: int) -> Prompt:
@@ -555,6 +557,17 @@ class _Kept:
     base: int | None
     reply: Reply | None
     output: int
+
+
+def _is_replied_to(compared: Comparison) -> bool:
+    """Return whether a request has an assistant's message behind what its predecessor had."""
+    messages, start = compared.later.client.messages, len(compared.earlier.client.messages)
+    if start >= len(messages):
+        return False
+    data = messages[start].data
+    if "role" in data:
+        return data["role"] == "assistant"
+    return not str(data.get("type", "")).endswith("_output")
 
 
 def _same_input(one: Prepared, other: Prepared) -> bool:

@@ -54,4 +54,6 @@ def test_a_client_that_puts_a_number_in_front(tmp_path: Any) -> None:
 
 def test_heads_that_are_shared_or_unlike_are_nothing_to_speak_of(tmp_path: Any) -> None:
     assert _found(STEADY, tmp_path, [RULES, RULES]) == []
-    assert _found(STEADY, tmp_path, [RULES, "Write a title of at most five words for what follows here."]) == []
+    assert (
+        _found(STEADY, tmp_path, [RULES, "Write a title of at most five words for what follows here."]) == []
+    )
