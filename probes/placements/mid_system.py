@@ -76,6 +76,16 @@ class PlacementReport:
         """Role before and what follows, such as `tool/tail`."""
         return f"{self.preceding}/{self.placement}"
 
+    @property
+    def unswitched(self) -> bool:
+        """Whether no switch is set and messages are prepared as transformers does."""
+        return not self.kwargs and self.profile == "transformers"
+
+    @property
+    def usual(self) -> bool:
+        """Whether it belongs to the plain matrix, in either role."""
+        return self.unswitched and self.shape == "plain"
+
 
 @dataclass(frozen=True, slots=True)
 class Prompts:

@@ -112,7 +112,7 @@ def extract(messages: Messages, rules: ChatRules) -> Rewrite:
     actions: list[Action] = []
     for message in messages:
         after = _extracted(message, rules)
-        if rules.drop_void and _is_void(after):
+        if rules.drop_void and is_void(after):
             actions.append(Action("dropped", (message.index,), "an assistant turn without anything in it"))
             continue
         if lost := _lost_parts(message, rules):
@@ -248,6 +248,7 @@ def _lost_parts(message: Message, rules: ChatRules) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _is_void(message: Message) -> bool:
+def is_void(message: Message) -> bool:
+    """Tell whether a message is an assistant turn without anything in it."""
     keys = ("content", "tool_calls", "tool_responses", "reasoning_content")
     return has_role(message, "assistant") and not any(message.data.get(key) for key in keys)

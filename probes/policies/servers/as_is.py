@@ -13,7 +13,6 @@ from ...conversation import Request
 from ..api.plain_chat import plain_chat
 from ..base import Policy, Prepared
 from ..kind import PolicyKind
-from ..rewrite.preparation import rewritten
 from ..rewrite.system_turns import keep
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ class AsIs:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request itself, in chat form."""
-        chat = plain_chat(request)
-        return rewritten(chat, keep(chat.request.messages, "passed on as it is"))
+        return plain_chat(request).then(lambda messages: keep(messages, "passed on as it is"))
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:

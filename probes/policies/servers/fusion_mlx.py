@@ -8,13 +8,14 @@ does, whose fork it is; that part was not compared with the server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...conversation import TOP_LEVEL, Message, Request
-from ..api.anthropic_route import AnthropicRules, convert_anthropic
+from ..api.anthropic_route import AnthropicRules
 from ..api.chat_route import supports_tools
-from ..api.responses_route import ResponsesRules, convert_responses
+from ..api.responses_route import ResponsesRules
+from ..api.routes import as_chat
 from ..base import Action, Messages, Policy, Prepared, Retry, Rewrite
 from ..kind import ROUTES, PolicyKind
 from ..rewrite.reasoning import detects_preserve_thinking
@@ -35,16 +36,17 @@ class FusionMlx:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request with exactly one system message, the first."""
-        chat = _converted(request, template)
-        placed = Rewrite(chat.request.messages, chat.actions).then(one_system_message).of(chat.request)
-        kwargs = dict(request.kwargs)
-        actions = placed.actions
-        if detects_preserve_thinking(template) and "preserve_thinking" not in kwargs:
-            kwargs["preserve_thinking"] = True
+        detected = detects_preserve_thinking(template)
+        rules = AnthropicRules(
+            tool_role=supports_tools(template), reasoning="field" if detected else "inline"
+        )
+        placed = as_chat(request, rules, ResponsesRules()).then(one_system_message)
+        if detected and "preserve_thinking" not in request.kwargs:
+            kwargs = {**request.kwargs, "preserve_thinking": True}
             why = "preserve_thinking=True, because the template mentions it"
-            actions = (*actions, Action("kwargs", (), why))
-        final = placed.request.replace(kwargs=kwargs)
-        return Prepared(final, actions, _retries(final))
+            actions = (*placed.actions, Action("kwargs", (), why))
+            placed = replace(placed, request=placed.request.replace(kwargs=kwargs), actions=actions)
+        return replace(placed, retries=_retries(placed.request))
 
 
 def one_system_message(messages: Messages) -> Rewrite:
@@ -63,18 +65,6 @@ def one_system_message(messages: Messages) -> Rewrite:
     return Rewrite(
         (default, *others), (Action("inserted", (), "the server's own system message comes first"),)
     )
-
-
-def _converted(request: Request, template: ChatTemplate) -> Prepared:
-    if request.dialect == "anthropic-messages":
-        rules = AnthropicRules(
-            tool_role=supports_tools(template),
-            reasoning="field" if detects_preserve_thinking(template) else "inline",
-        )
-        return convert_anthropic(request, rules)
-    if request.dialect == "openai-responses":
-        return convert_responses(request, ResponsesRules())
-    return Prepared(request)
 
 
 def _retries(request: Request) -> tuple[Retry, ...]:

@@ -16,10 +16,9 @@ from ...conversation import Request
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of
-from ..base import Policy, Prepared, Rewrite
+from ..base import Policy, Prepared
 from ..kind import ROUTES, PassesOn, PolicyKind
 from ..rewrite.part_texts import as_system
-from ..rewrite.preparation import rewritten
 from ..rewrite.system_turns import keep
 
 if TYPE_CHECKING:
@@ -46,10 +45,9 @@ class LmStudio:
         """Return the request in chat form, its system turns where they stand."""
         route = route_of(self.route, request)
         start = Prepared(request) if route == "none" else as_chat(request, ANTHROPIC, RESPONSES, JOINS)
-        rewrite = Rewrite(start.request.messages)
         if route == "responses":
-            rewrite = rewrite.then(as_system)
-        return rewritten(start, rewrite.then(lambda given: keep(given, "passed on where it stands")))
+            start = start.then(as_system)
+        return start.then(lambda given: keep(given, "passed on where it stands"))
 
 
 def _make(name: str, options: Mapping[str, str]) -> Policy:

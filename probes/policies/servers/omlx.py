@@ -83,11 +83,10 @@ class Omlx:
 
     def _arranged(self, prepared: Prepared, template: ChatTemplate, merge: bool) -> Prepared:
         request = prepared.request
-        start = Rewrite(request.messages, prepared.actions)
         hook = getattr(template, "relocate_mid_system_messages", None)
-        if callable(hook) and not request.partial and _later_runs(start.messages):
-            start = start.then(lambda messages: relocate(messages, hook))
-        return start.then(lambda messages: self._place(messages, request, template, merge)).of(request)
+        if callable(hook) and not request.partial and _later_runs(request.messages):
+            prepared = prepared.then(lambda messages: relocate(messages, hook))
+        return prepared.then(lambda messages: self._place(messages, request, template, merge))
 
     def _place(self, messages: Messages, request: Request, template: ChatTemplate, merge: bool) -> Rewrite:
         runs = _later_runs(messages)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ...conversation import Request
 from ..api.plain_chat import plain_chat
 from ..base import Messages, Policy, Prepared, Rewrite
-from ..rewrite.preparation import rewritten
 from ..rewrite.role_merge import merge_roles
 
 if TYPE_CHECKING:
@@ -35,9 +34,8 @@ class OmlxPart:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the rule makes it."""
-        chat = plain_chat(request)
-        rewrite = self.rule(chat.request.messages)
-        return rewritten(chat, rewrite.then(merge_roles) if self.merge else rewrite)
+        done = plain_chat(request).then(self.rule)
+        return done.then(merge_roles) if self.merge else done
 
 
 def maker(

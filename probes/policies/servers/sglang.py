@@ -61,15 +61,14 @@ class Sglang:
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request with its system turns where this server puts them."""
         route = route_of(self.route, request)
-        chat = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS)
-        start = Rewrite(chat.request.messages, chat.actions)
+        start = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS)
         if route in ("messages", "none"):
             start = start.then(lambda messages: self._place(messages, template))
         else:
             start = start.then(lambda messages: keep(messages, "passed on to the template"))
         if route != "none":
             start = start.then(parse_arguments)
-        return with_kwargs(start.of(chat.request), _body_kwargs(request, template))
+        return with_kwargs(start, _body_kwargs(request, template))
 
     def _place(self, messages: Messages, template: ChatTemplate) -> Rewrite:
         why = "moved behind the top-level system text"

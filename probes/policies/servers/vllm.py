@@ -58,8 +58,7 @@ class Vllm:
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request with its system turns where this server puts them."""
         route = route_of(self.route, request)
-        chat = as_chat(_without_billing(request), _ANTHROPIC, _RESPONSES, BlockJoins())
-        start = Rewrite(chat.request.messages, chat.actions)
+        start = as_chat(_without_billing(request), _ANTHROPIC, _RESPONSES, BlockJoins())
         if route in ("messages", "none"):
             start = start.then(lambda messages: self._place(messages, template))
         elif route == "responses":
@@ -69,7 +68,7 @@ class Vllm:
         if route != "none":
             start = start.then(parse_arguments)
         effort = body_effort(request)
-        return with_kwargs(start.of(chat.request), {} if effort is None else {"reasoning_effort": effort})
+        return with_kwargs(start, {} if effort is None else {"reasoning_effort": effort})
 
     def _place(self, messages: Messages, template: ChatTemplate) -> Rewrite:
         if self.version == MOVES_ALL:
