@@ -41,15 +41,15 @@ def without_setting(request: Request, setting: ClientSetting) -> Request:
 def _stripped(content: Any, strip: Callable[[str], str]) -> Any:
     """Return a content without a text; the same object where it does not have it."""
     if isinstance(content, str):
-        left = strip(content)
-        return content if left == content else left
+        rest = strip(content)
+        return content if rest == content else rest
     if not isinstance(content, list | tuple):
         return content
     blocks = []
     changed = False
     for block in content:
         text = block.get("text") if isinstance(block, Mapping) else None
-        left = strip(text) if isinstance(text, str) else text
+        left: Any = strip(text) if isinstance(text, str) else text
         changed |= left != text
         if left == text:
             blocks.append(block)
