@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
 from .formats.durations import duration
-from .options import INPUT, PREFILL
+from .options import PREFILL
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
@@ -26,42 +24,32 @@ class CalibrateOptions:
 
     model: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[MODEL]",
-            callback=options.named,
-            help="A model directory or a hub id such as owner/name. Without it the bundled tiny model.",
-            show_default=False,
-            rich_help_panel=INPUT,
+        options.argument(
+            "[MODEL]", "A model directory or a hub id such as owner/name. Without it the bundled tiny model."
         ),
     ] = None
     depth: Annotated[
         int,
-        typer.Option(
+        options.option(
+            PREFILL,
+            "The longest prefix in the cache. A longer one predicts better and takes longer.",
             min=256,
             max=4_000_000,
             metavar="TOKENS",
-            help="The longest prefix in the cache. A longer one predicts better and takes longer.",
-            rich_help_panel=PREFILL,
         ),
     ] = 16384
     repeats: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=1000,
-            help="How often each length is measured at each depth.",
-            rich_help_panel=PREFILL,
-        ),
+        int, options.option(PREFILL, "How often each length is measured at each depth.", min=1, max=1000)
     ] = 3
     max_minutes: options.MaxMinutes = None
     kv_bits: options.KvBits = None
     kv_group_size: options.KvGroupSize = 64
     again: Annotated[
         bool,
-        typer.Option(
+        options.option(
+            PREFILL,
+            "Repeat all measurements. Each earlier one is kept until its repetition is done.",
             "--again",
-            help="Repeat all measurements. Each earlier one is kept until its repetition is done.",
-            rich_help_panel=PREFILL,
         ),
     ] = False
     as_json: options.Json = False
@@ -69,7 +57,7 @@ class CalibrateOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSoFar:
+class CalibrateOutcome:
     """What is kept after measuring, the tokens that are left, and the exit code so far.
 
     `repeated`: whether measurements that were there before were made again.
@@ -101,7 +89,7 @@ def command(given: CalibrateOptions) -> None:
     found = options.find_calibration(identity)
     if found is not None and _is_complete(found, given):
         say(f"note: all of this was measured on {found.measured}; --again repeats it")
-        measured = MeasuredSoFar(found)
+        measured = CalibrateOutcome(found)
     else:
         measured = _measure(given, found_model, identity, file, found)
     _write(given, measured.calibration, file)
@@ -129,7 +117,7 @@ def _measure(
     identity: CalibratedModel,
     file: Path,
     found: Calibration | None,
-) -> MeasuredSoFar:
+) -> CalibrateOutcome:
     """Measure what is missing, or everything again."""
     from ..probes.cost.calibration import check_writable
 
@@ -198,7 +186,7 @@ def _kept(points: int) -> str:
 
 def _measured(
     engine: MLXEngine, calibration: Calibration, file: Path, given: CalibrateOptions, *, again: bool
-) -> MeasuredSoFar:
+) -> CalibrateOutcome:
     """Measure, and keep each run at once."""
     from rich.console import Console
 
@@ -223,4 +211,4 @@ def _measured(
     except KeyboardInterrupt:
         code = 130
     left = left if again else tokens_to_run(calibration, depth, repeats)
-    return MeasuredSoFar(calibration, left, code, repeated=again)
+    return CalibrateOutcome(calibration, left, code, repeated=again)

@@ -42,33 +42,21 @@ class GateOptions:
     """What `tplaudit gate` is given."""
 
     heads: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="HEAD",
-            callback=options.named,
-            help="Instead of --head; for several templates at once.",
-            show_default=False,
-            rich_help_panel=INPUT,
-        ),
+        list[str] | None, options.argument("HEAD", "Instead of --head; for several templates at once.")
     ] = None
     base: Annotated[
         str | None,
-        typer.Option(
+        options.option(
+            INPUT,
+            "What was before: a model directory, a .jinja file, a tokenizer_config.json, - for stdin, "
+            "git:REV:PATH, or git:REV for the path of HEAD.",
             metavar="OLD",
             callback=options.named,
-            help="What was before: a model directory, a .jinja file, a tokenizer_config.json, - for stdin, "
-            "git:REV:PATH, or git:REV for the path of HEAD.",
-            rich_help_panel=INPUT,
         ),
     ] = None
     head: Annotated[
         str | None,
-        typer.Option(
-            metavar="NEW",
-            callback=options.named,
-            help="What is now, in the same forms.",
-            rich_help_panel=INPUT,
-        ),
+        options.option(INPUT, "What is now, in the same forms.", metavar="NEW", callback=options.named),
     ] = None
     tokenizer: options.Tokenizer = None
     kwargs: options.Kwargs = None
@@ -76,58 +64,54 @@ class GateOptions:
     now: options.Now = None
     config: Annotated[
         Path | None,
-        typer.Option(
+        options.option(
+            INPUT,
+            "Settings. Default: tplaudit.toml, else pyproject.toml, in this folder.",
             metavar="FILE",
             callback=options.given,
-            help="Settings. Default: tplaudit.toml, else pyproject.toml, in this folder.",
-            rich_help_panel=INPUT,
         ),
     ] = None
     transcripts: Annotated[
         str | None,
-        typer.Option(
+        options.option(
+            COMPARE,
+            "Transcripts to render and replay with both; a folder or one file.",
             metavar="DIR",
             callback=options.named,
-            help="Transcripts to render and replay with both; a folder or one file.",
-            rich_help_panel=COMPARE,
         ),
     ] = None
     policy: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
+            COMPARE,
+            "A server under whose rules transcripts are replayed; repeat for several, or all. "
+            "Default with transcripts: as-is and omlx.",
             "--policy",
             "-p",
             metavar="NAME[:OPTION=VALUE,…]",
             callback=options.given,
-            help="A server under whose rules transcripts are replayed; repeat for several, or all. "
-            "Default with transcripts: as-is and omlx.",
-            rich_help_panel=COMPARE,
         ),
     ] = None
     block_size: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Tokens per block of a paged cache. Default: the cache of each policy's server.",
-            rich_help_panel=COMPARE,
+        options.option(
+            COMPARE, "Tokens per block of a paged cache. Default: the cache of each policy's server.", min=1
         ),
     ] = None
     llamacpp: Annotated[
         bool,
-        typer.Option(
-            "--llamacpp/--no-llamacpp",
-            help="Ask llama.cpp's engine too, where it is installed.",
-            rich_help_panel=COMPARE,
+        options.option(
+            COMPARE, "Ask llama.cpp's engine too, where it is installed.", "--llamacpp/--no-llamacpp"
         ),
     ] = True
     allow: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
+            COMPARE,
+            "A change that is meant: prompts by conversation or group (changed:tools/*), or by rule "
+            "(changed:generation-prompt); new for templates that OLD does not have. Repeatable.",
             metavar="changed:PATTERN|new",
             callback=options.given,
-            help="A change that is meant: prompts by conversation or group (changed:tools/*), or by rule "
-            "(changed:generation-prompt); new for templates that OLD does not have. Repeatable.",
-            rich_help_panel=COMPARE,
         ),
     ] = None
     max_avoidable_tokens: Annotated[list[str] | None, _limit("Avoidable tokens of a transcript")] = None
@@ -137,37 +121,34 @@ class GateOptions:
     )
     max_seconds: Annotated[list[str] | None, _limit("Predicted seconds of prefill")] = None
     prefill_rate: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Tokens per second, for predicted seconds.", rich_help_panel=BUDGETS),
+        float | None, options.option(BUDGETS, "Tokens per second, for predicted seconds.", metavar="N")
     ] = None
     calibration: Annotated[
         str | None,
-        typer.Option(
+        options.option(
+            BUDGETS,
+            "Predict seconds from what tplaudit calibrate measured, here or on another machine. "
+            "Default: what it measured of this model on this machine.",
             metavar="FILE",
             callback=options.named,
-            help="Predict seconds from what tplaudit calibrate measured, here or on another machine. "
-            "Default: what it measured of this model on this machine.",
-            rich_help_panel=BUDGETS,
         ),
     ] = None
     fail_on: options.Threshold = FailOn.error
     formats: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
+            OUTPUT,
+            "text, json, markdown, sarif, junit or github, to stdout or to a file. Repeatable. "
+            "Default: text to stdout.",
             "--format",
             metavar="NAME[=FILE]",
             callback=options.given,
-            help="text, json, markdown, sarif, junit or github, to stdout or to a file. Repeatable. "
-            "Default: text to stdout.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None
     summary: Annotated[
         bool,
-        typer.Option(
-            "--summary/--no-summary",
-            help="Append Markdown to $GITHUB_STEP_SUMMARY where it is set.",
-            rich_help_panel=OUTPUT,
+        options.option(
+            OUTPUT, "Append Markdown to $GITHUB_STEP_SUMMARY where it is set.", "--summary/--no-summary"
         ),
     ] = True
     as_json: options.Json = False

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from . import options
 from .options import INPUT, OUTPUT
 from .output import check_output, say, stop, write_rich, write_text
@@ -19,37 +17,28 @@ class LockOptions:
 
     model: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODEL",
-            callback=options.named,
-            help="A model directory, a .jinja file, a tokenizer_config.json, - for stdin, or git:REV:PATH. "
+        options.argument(
+            "MODEL",
+            "A model directory, a .jinja file, a tokenizer_config.json, - for stdin, or git:REV:PATH. "
             "With --check: default is the one that the signature names.",
-            show_default=False,
-            rich_help_panel=INPUT,
         ),
     ] = None
     check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Compare MODEL with the signature instead of writing one.",
-            rich_help_panel=INPUT,
-        ),
+        bool, options.option(INPUT, "Compare MODEL with the signature instead of writing one.", "--check")
     ] = False
-    file: Annotated[
-        Path,
-        typer.Option("--file", "-f", metavar="FILE", help="The signature file.", rich_help_panel=INPUT),
-    ] = Path("tplaudit.lock")
+    file: Annotated[Path, options.option(INPUT, "The signature file.", "--file", "-f", metavar="FILE")] = (
+        Path("tplaudit.lock")
+    )
     kwargs: options.Kwargs = None
     special_token: options.SpecialTokens = None
     now: options.Now = None
     formats: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
+            OUTPUT,
+            "With --check: text, json, markdown, sarif, junit or github, to stdout or a file.",
             "--format",
             metavar="NAME[=FILE]",
-            help="With --check: text, json, markdown, sarif, junit or github, to stdout or a file.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None
     as_json: options.Json = False

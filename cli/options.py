@@ -21,7 +21,7 @@ import json
 import math
 import re
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +34,6 @@ from .output import check_output, say
 
 if TYPE_CHECKING:
     from ..probes.cost import calibration
-    from ..probes.models.template_info import Failure
 
 #: The panels that `--help` groups arguments and options in, as `rich_help_panel`.
 INPUT = "Input"
@@ -124,6 +123,25 @@ def _name(param: typer.CallbackParam) -> str:
     return option if option.startswith("-") else str(param.metavar or option).strip("[].")
 
 
+def option(panel: str, help: str, *names: str, **more: Any) -> Any:
+    """Declare an option.
+
+    Args:
+        panel: where `--help` shows it.
+        help: what it is for.
+        names: what it is called; by default as its field.
+        more: what else typer takes.
+    """
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Declare an argument that names a file or several, in the panel of inputs."""
+    return typer.Argument(
+        metavar=metavar, callback=named, help=help, show_default=False, rich_help_panel=INPUT
+    )
+
+
 def _writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
     given(param, value)
     check_output(value)
@@ -132,166 +150,137 @@ def _writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
 
 Model = Annotated[
     str | None,
-    typer.Option(
+    option(
+        INPUT,
+        "A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
+        "- for a template on stdin, or bundled, bundled:hybrid or bundled:sliding-window for a tiny model. "
+        "Default: bundled.",
         "--model",
         "-m",
         metavar="MODEL",
         callback=named,
-        help="A model directory, a .jinja, .gguf or tokenizer_config.json file, a hub id such as owner/name, "
-        "- for a template on stdin, or bundled, bundled:hybrid or bundled:sliding-window for a tiny model. "
-        "Default: bundled.",
-        rich_help_panel=INPUT,
     ),
 ]
 Template = Annotated[
     str | None,
-    typer.Option(
-        "--template",
-        metavar="FILE",
-        callback=named,
-        help="A template that replaces the model's own.",
-        rich_help_panel=INPUT,
-    ),
+    option(INPUT, "A template that replaces the model's own.", "--template", metavar="FILE", callback=named),
 ]
 Tokenizer = Annotated[
     str | None,
-    typer.Option(
+    option(
+        INPUT,
+        "A tokenizer.json, a directory, or one token per character.",
         "--tokenizer",
         metavar="PATH|characters",
         callback=named,
-        help="A tokenizer.json, a directory, or one token per character.",
-        rich_help_panel=INPUT,
     ),
 ]
 Policies = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        SERVER,
+        "The server to imitate: what it does to the messages, and how it caches. Repeat it for several "
+        "servers, or give all. "
+        "Default: as-is and omlx.",
         "--policy",
         "-p",
         metavar="NAME[:OPTION=VALUE,…]",
         callback=given,
-        help="The server to imitate: what it does to the messages, and how it caches. Repeat it for several "
-        "servers, or give all. "
-        "Default: as-is and omlx.",
-        rich_help_panel=SERVER,
     ),
 ]
 Kwargs = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        INPUT,
+        "A chat-template kwarg, which overrides the request's own. VALUE is read as JSON, else as text. "
+        "Repeatable.",
         "--kwargs",
         metavar="KEY=VALUE",
         callback=given,
-        help="A chat-template kwarg, which overrides the request's own. VALUE is read as JSON, else as text. "
-        "Repeatable.",
-        rich_help_panel=INPUT,
     ),
 ]
 SpecialTokens = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        INPUT,
+        "The text of a special token, such as bos_token=<s>. Repeatable.",
         "--special-token",
         metavar="NAME=TEXT",
         callback=given,
-        help="The text of a special token, such as bos_token=<s>. Repeatable.",
-        rich_help_panel=INPUT,
     ),
 ]
 Now = Annotated[
     str | None,
-    typer.Option(
+    option(
+        INPUT,
+        "The time for requests that do not have their own, such as 2026-11-30T09:00:00.",
         "--now",
         metavar="ISO",
         callback=given,
-        help="The time for requests that do not have their own, such as 2026-11-30T09:00:00.",
-        rich_help_panel=INPUT,
     ),
 ]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json",
-        help="Print one JSON document.",
-        rich_help_panel=OUTPUT,
-    ),
-]
+Json = Annotated[bool, option(OUTPUT, "Print one JSON document.", "--json")]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        callback=_writable,
-        help="Write to this file instead of stdout.",
-        rich_help_panel=OUTPUT,
+    option(
+        OUTPUT, "Write to this file instead of stdout.", "--output", "-o", metavar="FILE", callback=_writable
     ),
 ]
 PrefillRate = Annotated[
     float | None,
-    typer.Option(
+    option(
+        PREFILL,
+        "Predict seconds from this many tokens per second. Only where no model runs.",
         min=1,
         metavar="TOK_PER_S",
         callback=finite,
-        help="Predict seconds from this many tokens per second. Only where no model runs.",
-        rich_help_panel=PREFILL,
     ),
 ]
 Calibration = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        PREFILL,
+        "Predict seconds from a calibration of this or another machine. "
+        "Default: what tplaudit calibrate measured of this model on this machine.",
         "--calibration",
         metavar="FILE",
         callback=given,
-        help="Predict seconds from a calibration of this or another machine. "
-        "Default: what tplaudit calibrate measured of this model on this machine.",
-        rich_help_panel=PREFILL,
     ),
 ]
 MaxMinutes = Annotated[
     float | None,
-    typer.Option(
+    option(
+        PREFILL,
+        "Stop the model after this time and report what it has done.",
         min=0.01,
         metavar="MINUTES",
         callback=finite,
-        help="Stop the model after this time and report what it has done.",
-        rich_help_panel=PREFILL,
     ),
 ]
 KvBits = Annotated[
     int | None,
-    typer.Option(
+    option(
+        PREFILL,
+        "Quantise keys and values of full attention to 2 to 8 bits, as mlx-lm can.",
         min=2,
         max=8,
         metavar="BITS",
-        help="Quantise keys and values of full attention to 2 to 8 bits, as mlx-lm can.",
-        rich_help_panel=PREFILL,
     ),
 ]
 KvGroupSize = Annotated[
     int,
-    typer.Option(
+    option(
+        PREFILL,
+        "With --kv-bits, how many numbers share a scale. The width of a head must be a multiple of it.",
         metavar="32|64|128",
         callback=group_size,
-        help="With --kv-bits, how many numbers share a scale. The width of a head must be a multiple of it.",
-        rich_help_panel=PREFILL,
     ),
 ]
-TranscriptArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TRANSCRIPT",
-        callback=named,
-        help="A transcript file, or - for stdin.",
-        rich_help_panel=INPUT,
-    ),
-]
+TranscriptArgument = Annotated[str, argument("TRANSCRIPT", "A transcript file, or - for stdin.")]
 Threshold = Annotated[
     FailOn,
-    typer.Option(
-        "--fail-on",
-        metavar="|".join(FailOn),
-        help="The least severe finding that makes the exit code 1.",
-        rich_help_panel=OUTPUT,
+    option(
+        OUTPUT, "The least severe finding that makes the exit code 1.", "--fail-on", metavar="|".join(FailOn)
     ),
 ]
 
@@ -358,15 +347,6 @@ def find_calibration(identity: calibration.CalibratedModel) -> calibration.Calib
     except InputError as error:
         say(f"note: {error}")
         return None
-
-
-def say_missing(failures: Iterable[Failure]) -> bool:
-    """Say which of several inputs are not there, and return whether any is missing."""
-    named = [(each.template.source, each.error) for each in failures if each.template.source != "-"]
-    errors = [error for source, error in named if not Path(source).exists()]
-    for error in errors:
-        say(f"tplaudit: {error}")
-    return bool(errors)
 
 
 def check_one_stdin(names: Sequence[str | None]) -> None:

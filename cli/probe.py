@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
+from .audits import MODELS_HELP, IgnoreFile, audit_settings, stop_after, stop_after_several
 from .options import INPUT, OUTPUT, FailOn
-from .output import check_output, say, stop, write_json, write_rich
+from .output import check_output, say, write_json, write_rich
 
 if TYPE_CHECKING:
     from ..probes.models.template_info import Failure
@@ -19,45 +18,22 @@ if TYPE_CHECKING:
     from ..probes.placements.sweep import ProbeSettings
 
 
-Models = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="MODEL...",
-        callback=options.named,
-        help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
-        "a hub id such as owner/name, or - for stdin.",
-        show_default=False,
-        rich_help_panel=INPUT,
-    ),
-]
-IgnoreFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--ignore-file",
-        metavar="FILE",
-        callback=options.given,
-        help="Accepted findings: a TOML file with a reason for each.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class ProbeCommandOptions:
     """What `tplaudit probe` is given."""
 
-    models: Models
+    models: Annotated[list[str], options.argument("MODEL...", MODELS_HELP)]
     kwargs: options.Kwargs = None
     special_token: options.SpecialTokens = None
     now: options.Now = None
-    jobs: Annotated[int, typer.Option(min=1, help="Processes for several inputs.", rich_help_panel=INPUT)] = 1
+    jobs: Annotated[int, options.option(INPUT, "Processes for several inputs.", min=1)] = 1
     show: Annotated[
         str | None,
-        typer.Option(
-            metavar="BEFORE/FOLLOWS[,…]",
-            help="Print one placement's conversation and prompts for a bug report, such as tool/tail or "
+        options.option(
+            OUTPUT,
+            "Print one placement's conversation and prompts for a bug report, such as tool/tail or "
             "user/before-user,no-leading,developer,tools.",
-            rich_help_panel=OUTPUT,
+            metavar="BEFORE/FOLLOWS[,…]",
         ),
     ] = None
     fail_on: options.Threshold = FailOn.error
@@ -78,7 +54,7 @@ def command(given: ProbeCommandOptions) -> None:
 
     options.check_one_stdin(given.models)
     check_output(given.output, given.models)
-    settings = _settings(given)
+    settings = audit_settings(given.kwargs, given.special_token, given.now, given.ignore_file)
     folders = {name: folder_members(name) for name in given.models}
     names = [member for name in given.models for member in folders[name] or (name,)]
     if given.show is not None:
@@ -89,20 +65,7 @@ def command(given: ProbeCommandOptions) -> None:
         _probe_several(given, names, settings)
 
 
-def _settings(given: ProbeCommandOptions) -> ProbeSettings:
-    from ..probes.findings import read_ignore_file
-    from ..probes.placements.sweep import ProbeSettings
-
-    return ProbeSettings(
-        options.read_kwargs(given.kwargs),
-        options.read_special_tokens(given.special_token),
-        options.read_now(given.now),
-        read_ignore_file(given.ignore_file) if given.ignore_file else (),
-    )
-
-
 def _probe_one(given: ProbeCommandOptions, settings: ProbeSettings) -> None:
-    from ..probes.findings import reaches
     from ..probes.placements.report import to_json
     from ..probes.placements.sweep import probe_input
 
@@ -113,12 +76,11 @@ def _probe_one(given: ProbeCommandOptions, settings: ProbeSettings) -> None:
         from .formats.probe_text import draw
 
         write_rich(lambda console: draw(report, console), given.output)
-    stop(int(reaches(report.findings, given.fail_on.value)))
+    stop_after(report.findings, given.fail_on)
 
 
 def _probe_several(given: ProbeCommandOptions, names: list[str], settings: ProbeSettings) -> None:
-    from ..probes.findings import reaches
-    from ..probes.placements.report import ProbeReport, several_to_json
+    from ..probes.placements.report import several_to_json
 
     results = _swept(names, settings, given.jobs)
     if given.as_json:
@@ -127,12 +89,7 @@ def _probe_several(given: ProbeCommandOptions, names: list[str], settings: Probe
         from .formats.probe_text import draw_several
 
         write_rich(lambda console: draw_several(results, console), given.output)
-    reports = [result for result in results if isinstance(result, ProbeReport)]
-    if not reports:
-        say("tplaudit: none of the inputs could be probed")
-        stop(2)
-    missing = options.say_missing(result for result in results if not isinstance(result, ProbeReport))
-    stop(2 if missing else int(any(reaches(report.findings, given.fail_on.value) for report in reports)))
+    stop_after_several(results, given.fail_on, "probed")
 
 
 def _swept(names: list[str], settings: ProbeSettings, jobs: int) -> list[ProbeReport | Failure]:

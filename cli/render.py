@@ -10,8 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
 from .options import OUTPUT, SERVER
 from .output import check_output, say, stop, write_json, write_rich, write_text
@@ -43,43 +41,28 @@ class RenderOptions:
     policy: options.Policies = None
     engine: Annotated[
         TemplateEngine | None,
-        typer.Option(
+        options.option(
+            SERVER,
+            "Render with llama.cpp's own template engine as well, and show where it differs.",
             metavar="|".join(TemplateEngine),
-            help="Render with llama.cpp's own template engine as well, and show where it differs.",
-            rich_help_panel=SERVER,
         ),
     ] = None
     turn: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Only this turn, counted from 1. Without it the last one, with --json all.",
-            rich_help_panel=OUTPUT,
+        options.option(
+            OUTPUT, "Only this turn, counted from 1. Without it the last one, with --json all.", min=1
         ),
     ] = None
     diff: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            metavar="POLICY POLICY",
-            help="Show how two policies' prompts of one turn differ.",
-            rich_help_panel=OUTPUT,
-        ),
+        options.option(OUTPUT, "Show how two policies' prompts of one turn differ.", metavar="POLICY POLICY"),
     ] = None
     diff_turns: Annotated[
         tuple[int, int] | None,
-        typer.Option(
-            metavar="A B",
-            help="Show how the prompts of two turns differ, under each policy.",
-            rich_help_panel=OUTPUT,
-        ),
+        options.option(OUTPUT, "Show how the prompts of two turns differ, under each policy.", metavar="A B"),
     ] = None
     full: Annotated[
-        bool,
-        typer.Option(
-            "--full",
-            help="Show messages and prompt of every policy, and fold nothing.",
-            rich_help_panel=OUTPUT,
-        ),
+        bool, options.option(OUTPUT, "Show messages and prompt of every policy, and fold nothing.", "--full")
     ] = False
     as_json: options.Json = False
     output: options.Output = None

@@ -8,8 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
 from .options import CACHE, OUTPUT, PREFILL, FailOn
 from .output import check_output, say, stop, write_json, write_rich
@@ -49,34 +47,31 @@ class ReplayOptions:
     policy: options.Policies = None
     block_size: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Tokens per block of a paged cache. Default: the cache of the policy's server, "
+        options.option(
+            CACHE,
+            "Tokens per block of a paged cache. Default: the cache of the policy's server, "
             "which is paged with blocks of 256 for oMLX and for generic policies.",
-            rich_help_panel=CACHE,
+            min=1,
         ),
     ] = None
     store: Annotated[
         Stored,
-        typer.Option(
+        options.option(
+            CACHE,
+            "What is stored after a turn: the prompt alone, or the prompt and the transcript's reply.",
             metavar="|".join(Stored),
-            help="What is stored after a turn: the prompt alone, or the prompt and the transcript's reply.",
-            rich_help_panel=CACHE,
         ),
     ] = Stored.prompt
     cache_bytes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Most that the cache may hold, such as 64MB.", rich_help_panel=CACHE
-        ),
+        str | None, options.option(CACHE, "Most that the cache may hold, such as 64MB.", metavar="SIZE")
     ] = None
     engine: Annotated[
         Engine | None,
-        typer.Option(
-            metavar="|".join(Engine),
-            help="mlx prefills with the real model; tokens only counts. Default: mlx for the bundled model "
+        options.option(
+            PREFILL,
+            "mlx prefills with the real model; tokens only counts. Default: mlx for the bundled model "
             "and for weights below 2 GB, else tokens.",
-            rich_help_panel=PREFILL,
+            metavar="|".join(Engine),
         ),
     ] = None
     kv_bits: options.KvBits = None
@@ -86,58 +81,40 @@ class ReplayOptions:
     prefill_rate: options.PrefillRate = None
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify",
-            help="Compare every prefill with a cold one; needs the mlx engine.",
-            rich_help_panel=PREFILL,
-        ),
+        options.option(PREFILL, "Compare every prefill with a cold one; needs the mlx engine.", "--verify"),
     ] = False
     jobs: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Processes for several policies; with the tokens engine only.",
-            rich_help_panel=PREFILL,
-        ),
+        int, options.option(PREFILL, "Processes for several policies; with the tokens engine only.", min=1)
     ] = 1
     explain: Annotated[
         int | None,
-        typer.Option(
+        options.option(
+            OUTPUT,
+            "Print one turn in full: both texts, owner, cause, evidence, remedies.",
             min=1,
             metavar="TURN",
-            help="Print one turn in full: both texts, owner, cause, evidence, remedies.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None
     conversation: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Print one conversation; the cache sees all of them.",
-            rich_help_panel=OUTPUT,
-        ),
+        options.option(OUTPUT, "Print one conversation; the cache sees all of them.", min=1, metavar="N"),
     ] = None
     no_causes: Annotated[
         bool,
-        typer.Option(
-            "--no-causes",
-            help="Say where prompts diverge, and do not look for the causes.",
-            rich_help_panel=OUTPUT,
-        ),
+        options.option(OUTPUT, "Say where prompts diverge, and do not look for the causes.", "--no-causes"),
     ] = False
     fail_on: options.Threshold = FailOn.never
     as_json: options.Json = False
     output: options.Output = None
     try_remedies: Annotated[
         int | None,
-        typer.Option(
+        options.option(
+            OUTPUT,
+            "Replay the session again with the N remedies that promise most, alone and together. "
+            "Default: 3, fewer for a long session.",
             "--try-remedies",
             min=0,
             metavar="N",
-            help="Replay the session again with the N remedies that promise most, alone and together. "
-            "Default: 3, fewer for a long session.",
-            rich_help_panel=OUTPUT,
         ),
     ] = None
 

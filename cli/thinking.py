@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import options
-from .options import INPUT, SERVER, FailOn
-from .output import check_output, say, stop, write_json, write_rich
-from .probe import IgnoreFile
+from .audits import MODELS_HELP, IgnoreFile, audit_settings, stop_after, stop_after_several
+from .options import SERVER, FailOn
+from .output import check_output, write_json, write_rich
 
 if TYPE_CHECKING:
     from ..probes.models.template_info import Failure
@@ -24,36 +22,23 @@ if TYPE_CHECKING:
 class ThinkingOptions:
     """What `tplaudit thinking` is given."""
 
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...",
-            callback=options.named,
-            help="A model directory, a .jinja file, a folder of them, a .gguf or tokenizer_config.json file, "
-            "a hub id such as owner/name, or - for stdin.",
-            show_default=False,
-            rich_help_panel=INPUT,
-        ),
-    ] = None
+    models: Annotated[list[str] | None, options.argument("[MODEL]...", MODELS_HELP)] = None
     kwargs: options.Kwargs = None
     special_token: options.SpecialTokens = None
     now: options.Now = None
     settings: Annotated[
         Path | None,
-        typer.Option(
+        options.option(
+            SERVER,
+            "oMLX's settings of the model, or a whole model_settings.json: show the merge of kwargs.",
             "--settings",
             metavar="FILE",
-            help="oMLX's settings of the model, or a whole model_settings.json: show the merge of kwargs.",
-            rich_help_panel=SERVER,
         ),
     ] = None
     request: Annotated[
         Path | None,
-        typer.Option(
-            "--request",
-            metavar="FILE",
-            help="A request body whose kwargs are merged with them.",
-            rich_help_panel=SERVER,
+        options.option(
+            SERVER, "A request body whose kwargs are merged with them.", "--request", metavar="FILE"
         ),
     ] = None
     fail_on: options.Threshold = FailOn.error
@@ -75,7 +60,7 @@ def command(given: ThinkingOptions) -> None:
     names = given.models or []
     options.check_one_stdin(names)
     check_output(given.output, names)
-    settings = _settings(given)
+    settings = audit_settings(given.kwargs, given.special_token, given.now, given.ignore_file)
     if given.settings is not None or given.request is not None:
         if len(names) > 1:
             raise UsageError("a merge is shown for one model", where="MODEL", fix="name one MODEL, or none")
@@ -87,18 +72,6 @@ def command(given: ThinkingOptions) -> None:
     else:
         members = [member for name in names for member in folder_members(name) or (name,)]
         _write_several(given, [_result(member, settings) for member in members])
-
-
-def _settings(given: ThinkingOptions) -> ProbeSettings:
-    from ..probes.findings import read_ignore_file
-    from ..probes.placements.sweep import ProbeSettings
-
-    return ProbeSettings(
-        options.read_kwargs(given.kwargs),
-        options.read_special_tokens(given.special_token),
-        options.read_now(given.now),
-        read_ignore_file(given.ignore_file) if given.ignore_file else (),
-    )
 
 
 def _load(name: str, settings: ProbeSettings) -> ChatTemplate:
@@ -150,7 +123,6 @@ def _merged(name: str | None, given: ThinkingOptions, settings: ProbeSettings) -
 
 
 def _write_one(given: ThinkingOptions, audit: ThinkingAudit) -> None:
-    from ..probes.findings import reaches
     from ..probes.thinking.audit import to_json
 
     if given.as_json:
@@ -159,12 +131,11 @@ def _write_one(given: ThinkingOptions, audit: ThinkingAudit) -> None:
         from .formats.thinking_text import draw
 
         write_rich(lambda console: draw(audit, console), given.output)
-    stop(int(reaches(audit.findings, given.fail_on.value)))
+    stop_after(audit.findings, given.fail_on)
 
 
 def _write_several(given: ThinkingOptions, results: list[ThinkingAudit | Failure]) -> None:
-    from ..probes.findings import reaches
-    from ..probes.thinking.audit import ThinkingAudit, several_to_json
+    from ..probes.thinking.audit import several_to_json
 
     if given.as_json:
         write_json(several_to_json(results), given.output)
@@ -172,9 +143,4 @@ def _write_several(given: ThinkingOptions, results: list[ThinkingAudit | Failure
         from .formats.thinking_text import draw_several
 
         write_rich(lambda console: draw_several(results, console), given.output)
-    audits = [result for result in results if isinstance(result, ThinkingAudit)]
-    if not audits:
-        say("tplaudit: none of the inputs could be examined")
-        stop(2)
-    missing = options.say_missing(result for result in results if not isinstance(result, ThinkingAudit))
-    stop(2 if missing else int(any(reaches(audit.findings, given.fail_on.value) for audit in audits)))
+    stop_after_several(results, given.fail_on, "examined")

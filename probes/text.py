@@ -1,6 +1,20 @@
-"""Comparing texts as long as prompts are."""
+"""Comparing texts as long as prompts are, and writing chat-template kwargs as texts."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def written(value: Any) -> str:
+    """Write the value of a chat-template kwarg as `--kwargs` takes it: a text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def settings_text(values: Mapping[str, Any], joint: str = ", ") -> str:
+    """Write chat-template kwargs as `NAME=VALUE`."""
+    return joint.join(f"{name}={written(value)}" for name, value in values.items())
 
 
 def common_prefix(a: str, b: str) -> int:

@@ -210,12 +210,12 @@ def test_a_crowded_room_is_seen(room: str, count: int, full: bool) -> None:
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "cli": (
         "shared by the commands: run by the test of each in tests/cli",
-        "app console examples explain options output replay_run rules",
+        "app audits console examples explain options output replay_run rules",
     ),
     "cli/formats": (
         "what commands print: read by the test of each command in tests/cli",
-        "calibration_text diff_text durations messages_text policies_text probe_text prompt_text "
-        "render_text replay_text rules_text thinking_text turn_text visible",
+        "calibration_text diff_text durations findings_text messages_text policies_text probe_text "
+        "prompt_text render_text replay_text rules_text tables thinking_text turn_text visible",
     ),
     "cli/formats/gate": (
         "outputs of the gate: read by tests/cli/test_gate.py",
@@ -239,7 +239,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes": (
         "used by all rooms and run by their tests",
-        "conversation errors extras files process_pool",
+        "conversation errors files",
     ),
     "probes/cost": (
         "run by test_calibration.py and test_prefill_timer.py",
@@ -287,15 +287,15 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes/replay": (
         "parts and values of a replay: test_explanation.py, tests/test_cases.py",
-        "cache_misses comparison divergence plan replay replay_report reply_explanation summary totals",
+        "cache_misses comparison divergence plan replay replay_report summary totals",
     ),
     "probes/templates": (
         "run by every render: test_rendering.py, test_limits.py",
-        "inputs renderer source switches template wire worker_process",
+        "inputs llamacpp_worker renderer serving source switches template wire worker_process",
     ),
     "probes/templates/worker": (
         "run in the worker by every render: test_rendering.py, test_limits.py",
-        "__main__ code continuation environment evaluation names prompt_end skipped_branch",
+        "__main__ evaluation names skipped_branch",
     ),
     "probes/thinking": (
         "run by test_thinking.py and tests/cli/test_thinking.py",

@@ -9,16 +9,17 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from ...probes.findings import SEVERITIES, Finding
 from ...probes.models.template_info import Failure
 from ...probes.placements.findings import where_text
 from ...probes.placements.mid_system import PlacementReport
-from ...probes.placements.placements import destination
+from ...probes.placements.placements import AFTER, EVERY_END, FOLLOWS, destination
 from ...probes.placements.report import ProbeReport
 from ...probes.placements.server_detection import PASSING, ServerReport
 from ...probes.placements.verdicts import RANKS, Verdict
+from ...probes.text import settings_text, written
+from .findings_text import add_count_columns, counts, draw_findings
+from .tables import titled
 
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
     "in-place": ("✓ in place", "green", "written at its own place; the prompt before it does not change"),
@@ -47,13 +48,7 @@ _HEADLINES: dict[Verdict, str] = {
     "dropped": "leaves out a system turn that is not first, without an error: the model never sees it",
     "not-evaluated": "does not render the test conversations, or writes none of their messages",
 }
-_AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
 _LEADING = {None: "", True: ", with a leading system message", False: ", without a leading system message"}
-_FOLLOWS = {
-    "tail": "at the end",
-    "between": "before an assistant turn",
-    "before-user": "before a user turn",
-}
 _SHAPES = {
     "two-in-a-row": "two system turns in a row",
     "two-runs": "an earlier such turn in the conversation",
@@ -73,34 +68,28 @@ _HISTORY = {
     "never": "is never written",
     "not-evaluated": "could not be tested",
 }
-_SEVERITY = {"error": ("✗ error", "red"), "warning": ("! warning", "yellow"), "note": ("· note", "cyan")}
 
 
 def draw(report: ProbeReport, console: Console) -> None:
     """Print the report on one template."""
-    kwargs = f", with {_settings(report.kwargs)}" if report.kwargs else ""
+    kwargs = f", with {settings_text(report.kwargs)}" if report.kwargs else ""
     console.print(f"[bold]{escape(report.template.source)}[/bold]{escape(kwargs)}", soft_wrap=True)
     console.print(_headline(report.placements))
     console.print()
     _draw_placements(report.placements, console)
     _draw_servers(report.servers, console)
     _draw_thinking(report, console)
-    _draw_findings(report, console)
+    draw_findings(report.findings, report.ignored, report.template.source, console)
+    if report.findings:
+        console.print("More about a finding: tplaudit explain RULE.", style="dim")
 
 
 def draw_several(results: Sequence[ProbeReport | Failure], console: Console) -> None:
     """Print one row for each input: the worst verdict after each kind of turn, and the findings."""
-    table = Table(
-        title="A system turn in mid-conversation is …",
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-    )
-    table.add_column("template", overflow="fold")
-    for heading in (*_AFTER.values(), "earlier reasoning"):
+    table = titled("A system turn in mid-conversation is …", "template")
+    for heading in (*AFTER.values(), "earlier reasoning"):
         table.add_column(heading)
-    for severity in SEVERITIES:
-        table.add_column(f"{severity}s", justify="right")
+    add_count_columns(table)
     for result in results:
         if isinstance(result, Failure):
             table.add_row(escape(result.template.source), f"[red]{escape(result.error)}[/red]")
@@ -108,9 +97,9 @@ def draw_several(results: Sequence[ProbeReport | Failure], console: Console) -> 
         rows = _usual(result.placements, "system")
         table.add_row(
             escape(result.template.source),
-            *(_word(_worst([row for row in rows if row.preceding == preceding])) for preceding in _AFTER),
+            *(_word(_worst([row for row in rows if row.preceding == preceding])) for preceding in AFTER),
             _HISTORY[result.thinking.history],
-            *(str(sum(each.severity == severity for each in result.findings)) for severity in SEVERITIES),
+            *counts(result.findings),
         )
     console.print(table)
 
@@ -122,7 +111,7 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
     lines = [
         f"template   {template['source']} (sha256 {template['sha256']})",
         f"placement  {shown['preceding']}/{shown['placement']}: a {shown['role']} turn "
-        f"{_AFTER[shown['preceding']]}",
+        f"{AFTER[shown['preceding']]}",
         f"kwargs     {json.dumps(shown['kwargs'], ensure_ascii=False)}",
         f"verdict    {verdict}: {_WORDS[verdict][2].format(where=destination([shown['moved_to']]))}",
         f"line       {shown['line'] or 'unknown'}",
@@ -157,20 +146,15 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
 def _draw_placements(placements: Sequence[PlacementReport], console: Console) -> None:
     rows = _usual(placements, "system")
     where = destination(row.moved_to for row in rows)
-    table = Table(
-        title="A system turn (a message of role system) in mid-conversation is …",
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-    )
+    table = titled("A system turn (a message of role system) in mid-conversation is …")
     table.add_column("")
-    for heading in _FOLLOWS.values():
+    for heading in (FOLLOWS[name] for name in EVERY_END):
         table.add_column(heading)
     verdicts = {(_where(row)[:2], row.leading, row.tools): row.verdict for row in rows}
     same = all(verdicts[place, not leading, tools] == it for (place, leading, tools), it in verdicts.items())
-    for (preceding, label), leading in product(_AFTER.items(), (None,) if same else (True, False)):
+    for (preceding, label), leading in product(AFTER.items(), (None,) if same else (True, False)):
         mine = [row for row in rows if row.preceding == preceding and leading in (None, row.leading)]
-        cells = ([row for row in mine if row.placement == placement] for placement in _FOLLOWS)
+        cells = ([row for row in mine if row.placement == placement] for placement in EVERY_END)
         table.add_row(label + _LEADING[leading], *(_cell(cell) for cell in cells))
     console.print(table)
     for verdict in (verdict for verdict in _WORDS if any(row.verdict == verdict for row in rows)):
@@ -229,19 +213,14 @@ def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
     variants = [row for row in placements if row.kwargs or row.profile != "transformers"]
     changed: dict[str, list[PlacementReport]] = {}
     for row in variants:
-        changed.setdefault(_settings(row.kwargs) or "messages passed on as given", []).append(row)
+        changed.setdefault(settings_text(row.kwargs) or "messages passed on as given", []).append(row)
     for setting, rows in changed.items():
         for verdict, same in _grouped(rows).items():
             yield f"With {escape(setting)} it is {_word(verdict)} {where_text(same)}."
 
 
 def _draw_servers(servers: Sequence[ServerReport], console: Console) -> None:
-    table = Table(
-        title="What servers do with it (names as for --policy)",
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-    )
+    table = titled("What servers do with it (names as for --policy)")
     for heading in ("server", "what it does", "effect", "why"):
         table.add_column(heading)
     same: dict[tuple[str, str, str], list[str]] = {}
@@ -263,7 +242,9 @@ def _draw_thinking(report: ProbeReport, console: Console) -> None:
     thinking = report.thinking
     console.print("[bold]Reasoning of earlier turns[/bold]")
     knob = (
-        f"; the variable {thinking.knob.name}={_json(thinking.knob.value)} keeps it" if thinking.knob else ""
+        f"; the variable {thinking.knob.name}={written(thinking.knob.value)} keeps it"
+        if thinking.knob
+        else ""
     )
     console.print(f"  It {_HISTORY[thinking.history]}{escape(knob)}. More: tplaudit thinking.")
     prompt = thinking.generation_prompt
@@ -275,29 +256,6 @@ def _draw_thinking(report: ProbeReport, console: Console) -> None:
         }[prompt.persists]
         console.print(f"  The model writes its reply after {escape(repr(prompt.text))}; {stays}.")
     console.print()
-
-
-def _draw_findings(report: ProbeReport, console: Console) -> None:
-    if not report.findings:
-        console.print("[green]✓[/green] No findings.")
-    for each in report.findings:
-        console.print(_finding(each, report.template.source), soft_wrap=True)
-        console.print(f"    help: {escape(each.help)}.", style="dim", soft_wrap=True)
-    for ignored in report.ignored:
-        console.print(
-            escape(f"  ignored: {ignored.finding.rule} ({ignored.reason})"), style="dim", soft_wrap=True
-        )
-    if report.findings:
-        console.print("More about a finding: tplaudit explain RULE.", style="dim")
-
-
-def _finding(each: Finding, source: str) -> str:
-    words, colour = _SEVERITY[each.severity]
-    where = f" {source}:{each.line}" if each.line else ""
-    likely = ", likely" if each.confidence == "likely" else ""
-    return (
-        f"[{colour}]{words}[/{colour}] [bold]{each.rule}[/bold]{escape(f'{where}{likely}: {each.message}')}"
-    )
 
 
 def _usual(placements: Sequence[PlacementReport], role: str) -> list[PlacementReport]:
@@ -329,11 +287,3 @@ def _worst(rows: Sequence[PlacementReport]) -> Verdict:
 def _word(verdict: Verdict) -> str:
     words, colour, _ = _WORDS[verdict]
     return f"[{colour}]{words}[/{colour}]"
-
-
-def _settings(kwargs: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_json(value)}" for name, value in kwargs.items())
-
-
-def _json(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -21,6 +21,7 @@ from ...probes.replay.replay_report import (
 from ...probes.replay.summary import fails_sentence
 from .conversations_text import draw_conversations
 from .durations import duration
+from .tables import titled
 
 #: Characters of each text shown at a divergence.
 SHOWN = 28
@@ -86,7 +87,7 @@ def _table(title: str, turns: Sequence[TurnReport], totals: Totals, *, width: in
         *([_seconds(totals.seconds, _predicted(turns))] if timed else []),
         *_share(totals, explained),
     ]
-    table = Table(title=escape(title), title_justify="left", title_style="bold", pad_edge=False)
+    table = titled(escape(title))
     for at in shown:
         name = columns[at]
         if name in _COUNTS or name == "seconds":
@@ -249,7 +250,7 @@ def _excerpt(text: str) -> str:
 
 def _comparison(report: ReplayReport) -> Table:
     title = "all policies" if report.complete else "all policies, for the turns that were run"
-    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
+    table = titled(title)
     table.add_column("policy", no_wrap=True)
     timed = any(policy.totals.seconds is not None for policy in report.policies)
     names = ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable")

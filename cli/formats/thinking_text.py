@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from ...probes.attribution.generation_prompt import Suffix
-from ...probes.findings import SEVERITIES, Finding
 from ...probes.models.template_info import Failure
 from ...probes.policies.servers.omlx_kwargs import MergedPrompt, MergeStep
+from ...probes.text import settings_text, written
 from ...probes.thinking.audit import MergeReport, ThinkingAudit
 from ...probes.thinking.history import Verdict
 from ...probes.thinking.report import ThinkingReport, VariableReport
+from .findings_text import add_count_columns, counts, draw_findings
+from .tables import titled
 
 _WORDS: dict[Verdict, tuple[str, str, str]] = {
     "keeps": ("✓ kept", "green", "stays in the prompt after the next user turn"),
@@ -58,45 +57,43 @@ _LAYERS = {
     "detected_default": "detected default",
 }
 _OUTCOMES = {"set": "", "replaced": "yellow", "dropped": "red", "skipped": "dim"}
-_SEVERITY = {"error": ("✗ error", "red"), "warning": ("! warning", "yellow"), "note": ("· note", "cyan")}
 
 
 def draw(audit: ThinkingAudit, console: Console) -> None:
     """Print the report on one template, or on a merge."""
     if audit.template is not None:
-        kwargs = f", with {_settings(audit.kwargs)}" if audit.kwargs else ""
+        kwargs = f", with {settings_text(audit.kwargs)}" if audit.kwargs else ""
         console.print(f"[bold]{escape(audit.template.source)}[/bold]{escape(kwargs)}", soft_wrap=True)
         console.print()
     if audit.merge is not None:
         _draw_merge(audit.merge, console)
     if audit.thinking is not None:
         _draw_report(audit.thinking, console)
-        _draw_findings(audit, console)
+        source = "" if audit.template is None else audit.template.source
+        draw_findings(audit.findings, audit.ignored, source, console)
 
 
 def draw_several(results: Sequence[ThinkingAudit | Failure], console: Console) -> None:
     """Print one row for each input."""
-    table = _table("Reasoning of earlier turns is …", "template", "by default", "kept with")
-    for severity in SEVERITIES:
-        table.add_column(f"{severity}s", justify="right")
+    table = titled("Reasoning of earlier turns is …", "template", "by default", "kept with")
+    add_count_columns(table)
     for result in results:
         source = "" if result.template is None else escape(result.template.source)
         if isinstance(result, Failure):
             table.add_row(source, "[red]✗ not examined[/red]", escape(result.error))
         elif result.thinking is not None:
-            counts = [sum(each.severity == severity for each in result.findings) for severity in SEVERITIES]
             knob = result.thinking.knob
             table.add_row(
                 source,
                 _verdict(result.thinking.history),
-                escape(_settings({knob.name: knob.value})) if knob else "",
-                *map(str, counts),
+                escape(settings_text({knob.name: knob.value})) if knob else "",
+                *counts(result.findings),
             )
     console.print(table)
 
 
 def _draw_report(report: ThinkingReport, console: Console) -> None:
-    table = _table("Reasoning of earlier turns", "given as", "is", "meaning", "without aliasing")
+    table = titled("Reasoning of earlier turns", "given as", "is", "meaning", "without aliasing")
     verdicts: Mapping[str, Verdict] = {"reasoning_content": report.history, **report.fields}
     for form, verdict in verdicts.items():
         raw = report.raw.get(form, verdict)
@@ -123,7 +120,7 @@ def _draw_variables(report: ThinkingReport, console: Console) -> None:
     if not report.variables:
         console.print("  No variable changes what is kept.")
         return
-    table = _table("Variables that the template takes", "variable", "unset", "true", "false", "effect")
+    table = titled("Variables that the template takes", "variable", "unset", "true", "false", "effect")
     for each in report.variables:
         table.add_row(
             each.name, _verdict(each.unset), _verdict(each.true), _verdict(each.false), escape(_meaning(each))
@@ -135,11 +132,11 @@ def _draw_variables(report: ThinkingReport, console: Console) -> None:
 def _meaning(variable: VariableReport) -> str:
     found = []
     if variable.keeps_with is not None:
-        found.append(f"{_settings({variable.name: variable.keeps_with})} keeps reasoning")
+        found.append(f"{settings_text({variable.name: variable.keeps_with})} keeps reasoning")
     elif variable.keeps_calls_with is not None:
-        found.append(f"{_settings({variable.name: variable.keeps_calls_with})} keeps that of tool calls")
+        found.append(f"{settings_text({variable.name: variable.keeps_calls_with})} keeps that of tool calls")
     elif variable.only_with is not None:
-        found.append(f"changes nothing unless {_settings(variable.only_with)}")
+        found.append(f"changes nothing unless {settings_text(variable.only_with)}")
     elif not variable.effect:
         found.append("changes nothing")
     found += [f'"{text}": {_WORDS[verdict][0]}' for text, verdict in variable.texts.items()]
@@ -153,7 +150,7 @@ def _meaning(variable: VariableReport) -> str:
 def _servers(report: ThinkingReport) -> Iterator[str]:
     omlx = report.omlx
     passes = "as reasoning_content" if omlx.native_reasoning else "between think tags"
-    sets = f"sets {_settings(omlx.sets)}, " if omlx.sets else ""
+    sets = f"sets {settings_text(omlx.sets)}, " if omlx.sets else ""
     caches = "caches" if omlx.output_cacheable else "does not cache"
     yield (
         f"oMLX {sets}passes reasoning {passes} and {caches} the output of replies that think: "
@@ -162,7 +159,7 @@ def _servers(report: ThinkingReport) -> Iterator[str]:
     if report.llama_cpp.sets:
         differs = "which changes the prompt" if report.llama_cpp.differs else "which changes nothing"
         yield (
-            f"llama.cpp sets {_settings(report.llama_cpp.sets)} by default, {differs}: "
+            f"llama.cpp sets {settings_text(report.llama_cpp.sets)} by default, {differs}: "
             f"reasoning {_SENTENCES[report.llama_cpp.history]}."
         )
 
@@ -172,7 +169,7 @@ def _generation_prompt(report: ThinkingReport) -> Iterator[str]:
     yield _suffix("The generation prompt", Suffix(prompt.text, prompt.persists))
     for state, suffix in ((True, prompt.on), (False, prompt.off)):
         if suffix is not None and prompt.switch is not None:
-            yield _suffix(f"  with {_settings({prompt.switch: state})} it", suffix)
+            yield _suffix(f"  with {settings_text({prompt.switch: state})} it", suffix)
 
 
 def _suffix(subject: str, suffix: Suffix) -> str:
@@ -184,14 +181,14 @@ def _suffix(subject: str, suffix: Suffix) -> str:
 
 
 def _draw_merge(merge: MergeReport, console: Console) -> None:
-    table = _table("Merge of chat-template kwargs, in oMLX's order", "layer", "key", "value", "is", "why")
+    table = titled("Merge of chat-template kwargs, in oMLX's order", "layer", "key", "value", "is", "why")
     for step in merge.steps:
         table.add_row(*_step(step))
     if merge.steps:
         console.print(table)
     else:
         console.print("No layer sets a chat-template kwarg.")
-    console.print(f"The template gets {escape(_settings(merge.kwargs) or 'no kwargs')}.", soft_wrap=True)
+    console.print(f"The template gets {escape(settings_text(merge.kwargs) or 'no kwargs')}.", soft_wrap=True)
     if merge.output_cacheable is not None:
         caches = "is cached" if merge.output_cacheable else "is not cached"
         console.print(f"The output of a reply that thinks {caches}.")
@@ -205,10 +202,10 @@ def _draw_merge(merge: MergeReport, console: Console) -> None:
 
 def _step(step: MergeStep) -> Iterator[str]:
     colour = _OUTCOMES[step.outcome]
-    was = f" (was {_json(step.was)})" if step.outcome == "replaced" else ""
+    was = f" (was {written(step.was)})" if step.outcome == "replaced" else ""
     yield _LAYERS[step.layer]
     yield escape(step.key)
-    yield escape(_json(step.value))
+    yield escape(written(step.value))
     yield f"[{colour}]{step.outcome}[/{colour}]{escape(was)}" if colour else step.outcome
     yield escape(step.why)
 
@@ -232,40 +229,6 @@ def _prompt(prompt: MergedPrompt) -> Iterator[str]:
         yield f"oMLX's {retry.engine} engine {drops} and {result}."
 
 
-def _draw_findings(audit: ThinkingAudit, console: Console) -> None:
-    source = "" if audit.template is None else audit.template.source
-    if not audit.findings:
-        console.print("[green]✓[/green] No findings.")
-    for each in audit.findings:
-        console.print(_finding(each, source), soft_wrap=True)
-        console.print(f"    help: {escape(each.help)}.", style="dim", soft_wrap=True)
-    for ignored in audit.ignored:
-        console.print(
-            escape(f"  ignored: {ignored.finding.rule} ({ignored.reason})"), style="dim", soft_wrap=True
-        )
-
-
-def _finding(each: Finding, source: str) -> str:
-    words, colour = _SEVERITY[each.severity]
-    where = f" {source}:{each.line}" if each.line else ""
-    return f"[{colour}]{words}[/{colour}] [bold]{each.rule}[/bold]{escape(f'{where}: {each.message}')}"
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _verdict(verdict: Verdict) -> str:
     words, colour, _ = _WORDS[verdict]
     return f"[{colour}]{words}[/{colour}]"
-
-
-def _settings(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_json(value)}" for name, value in values.items())
-
-
-def _json(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -89,13 +89,15 @@ def searches_tools(request: Request) -> bool:
     """Tell whether a client loads tools in mid-session, as Claude Code does with its tool search."""
     if any(tool.get("defer_loading") for tool in request.tools or ()):
         return True
-    contents = (message.data.get("content") for message in request.messages)
     return any(
         isinstance(block, Mapping) and _has_reference(block)
-        for content in contents
-        if isinstance(content, list)
-        for block in content
+        for message in request.messages
+        for block in _blocks(message.data.get("content"))
     )
+
+
+def _blocks(content: object) -> list[Any]:
+    return content if isinstance(content, list) else []
 
 
 def _has_reference(block: Mapping[str, Any]) -> bool:

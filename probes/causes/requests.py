@@ -41,20 +41,20 @@ def without_setting(request: Request, setting: ClientSetting) -> Request:
 def _stripped(content: Any, strip: Callable[[str], str]) -> Any:
     """Return a content without a text; the same object where it does not have it."""
     if isinstance(content, str):
-        rest = strip(content)
-        return content if rest == content else rest
+        left = strip(content)
+        return content if left == content else left
     if not isinstance(content, list | tuple):
         return content
     blocks = []
     changed = False
     for block in content:
         text = block.get("text") if isinstance(block, Mapping) else None
-        left: Any = strip(text) if isinstance(text, str) else text
-        changed |= left != text
-        if left == text:
+        rest = strip(text) if isinstance(text, str) else text
+        changed |= rest != text
+        if rest == text:
             blocks.append(block)
-        elif left:
-            blocks.append({**block, "text": left})
+        elif rest:
+            blocks.append({**block, "text": rest})
     return blocks if changed else content
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ..findings import Finding, Severity, finding
+from ..text import settings_text
 from .mid_system import PlacementReport
 from .placements import destination, in_words, listed
 from .server_detection import ServerReport
@@ -159,7 +160,7 @@ def _variants(placements: Sequence[PlacementReport]) -> dict[str, list[Placement
     groups: dict[str, list[PlacementReport]] = {}
     for row in placements:
         if row.kwargs or row.profile != "transformers":
-            setting = ", ".join(f"{name}={_json(value)}" for name, value in row.kwargs.items())
+            setting = settings_text(row.kwargs)
             suffix = f" with {setting}" if setting else " where messages are passed on as given"
             groups.setdefault(suffix, []).append(row)
     return groups
@@ -167,10 +168,6 @@ def _variants(placements: Sequence[PlacementReport]) -> dict[str, list[Placement
 
 def _does(row: PlacementReport) -> str:
     return _DOES[row.verdict].format(where=destination([row.moved_to]))
-
-
-def _json(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _place(row: PlacementReport) -> tuple[object, ...]:

@@ -204,17 +204,19 @@ FURTHER: tuple[Case, ...] = tuple(_further())
 REPRESENTATIVE = Case("tool", "tail", True, "system", True)
 
 
-_AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
-_FOLLOWS = {
+#: What may stand before and behind a run of system turns, in words.
+AFTER = {"user": "after a user turn", "tool": "after a tool result", "assistant": "after an assistant turn"}
+FOLLOWS = {
     "tail": "at the end",
     "between": "before an assistant turn",
     "before-user": "before a user turn",
     "before-tool": "before another tool result",
 }
-_EVERY_END = {"tail", "between", "before-user"}
+#: What may follow in the plain matrix.
+EVERY_END = ("tail", "between", "before-user")
 
 
-def in_words(places: Iterable[tuple[str, str]], every_end: Iterable[str] = _EVERY_END) -> str:
+def in_words(places: Iterable[tuple[str, str]], every_end: Iterable[str] = EVERY_END) -> str:
     """Say where some placements are, such as `after a user turn and after a tool result (at the end)`.
 
     Args:
@@ -224,17 +226,15 @@ def in_words(places: Iterable[tuple[str, str]], every_end: Iterable[str] = _EVER
     ends: dict[str, dict[str, None]] = {}
     for preceding, placement in places:
         ends.setdefault(preceding, {})[placement] = None
-    if ends.keys() == _AFTER.keys() and all(set(each) >= set(every_end) for each in ends.values()):
+    if ends.keys() == AFTER.keys() and all(set(each) >= set(every_end) for each in ends.values()):
         return "everywhere"
     groups: dict[str, list[str]] = {}
     for preceding, placements in ends.items():
         every = set(placements) >= set(every_end)
         qualifier = (
-            ""
-            if every
-            else f" ({' or '.join(text for name, text in _FOLLOWS.items() if name in placements)})"
+            "" if every else f" ({' or '.join(text for name, text in FOLLOWS.items() if name in placements)})"
         )
-        groups.setdefault(qualifier, []).append(_AFTER[preceding])
+        groups.setdefault(qualifier, []).append(AFTER[preceding])
     return listed([f"{listed(afters)}{qualifier}" for qualifier, afters in groups.items()])
 
 

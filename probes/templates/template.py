@@ -345,8 +345,10 @@ class ChatTemplate:
         for name, tasks in places.items():
             results = self._bounded(name, [task for _, task in tasks])
             for (place, _), result in zip(tasks, results, strict=True):
-                error = isinstance(result, RenderError)
-                found[place] = result if error else Chunk(*result) if result else None
+                if isinstance(result, RenderError):
+                    found[place] = result
+                else:
+                    found[place] = Chunk(*result) if result else None
         return found
 
     def _request_job(self, task: RenderTask) -> tuple[str, Job]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ..findings import Finding, finding
 from ..policies.servers.llama_cpp import reasoning_variables
 from ..policies.servers.omlx_reasoning import DETECTED_NAME
+from ..text import settings_text, written
 from .report import ThinkingReport, VariableReport
 
 
@@ -23,7 +24,7 @@ def _mentions(report: ThinkingReport) -> Iterator[Finding]:
         if variable.only_with is not None:
             yield finding(
                 "thinking-mention-without-effect",
-                f"{message} unless {_settings(variable.only_with)}",
+                f"{message} unless {settings_text(variable.only_with, ' and ')}",
                 severity="note",
                 line=variable.line,
             )
@@ -40,7 +41,7 @@ def _knob(report: ThinkingReport) -> Iterator[Finding]:
     variable = next(each for each in report.variables if each.name == knob.name)
     if variable.unset == "keeps" or report.omlx_default:
         return
-    value = _written(knob.value)
+    value = written(knob.value)
     missed = "oMLX" if reasoning_variables(True).get(knob.name) is knob.value else "oMLX and llama.cpp"
     yield finding(
         "thinking-knob-missed",
@@ -59,7 +60,7 @@ def _stripped(report: ThinkingReport) -> Iterator[Finding]:
     )
     calls = _keeps_calls(report)
     if calls is not None:
-        value = _written(calls.keeps_calls_with)
+        value = written(calls.keeps_calls_with)
         message += f"; {calls.name}={value} keeps that of turns which call a tool"
     elif report.places.call.later:
         message += "; that of turns which call a tool is kept where the request has tools"
@@ -77,11 +78,3 @@ def _generation_prompt(report: ThinkingReport) -> Iterator[Finding]:
             "generation-prompt-not-in-history",
             f"the generation prompt {prompt.text!r} is not in front of the same reply in history",
         )
-
-
-def _settings(settings: Mapping[str, bool]) -> str:
-    return " and ".join(f"{name}={_written(value)}" for name, value in settings.items())
-
-
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else str(value).lower()

@@ -21,6 +21,7 @@ from ..policies.servers.omlx_reasoning import (
 from ..templates.inputs import compared_texts, first_line, inputs
 from ..templates.source import TemplateSource
 from ..templates.template import ChatTemplate
+from ..text import written
 from .findings import thinking_findings
 from .history import Form, History, HistoryProbe
 from .report import (
@@ -172,7 +173,7 @@ class _Examination:
         effect = any(changes.values())
         keeps_with = _keeper(unset, found)
         reasons = [
-            f"{_word(value)}: {history.reason}"
+            f"{written(value)}: {history.reason}"
             for value, history in found.items()
             if history.reason is not None and history.reason != unset.reason
         ]
@@ -185,7 +186,7 @@ class _Examination:
             keeps_with=keeps_with,
             form=form,
             known=known,
-            changes={_word(value): changed for value, changed in changes.items()},
+            changes={written(value): changed for value, changed in changes.items()},
             texts={value: history.verdict for value, history in found.items() if isinstance(value, str)},
             keeps_calls_with=_keeper_of_calls(unset, found) if keeps_with is None else None,
             only_with=None if effect else self._only_with(name, base),
@@ -267,7 +268,3 @@ def _keeper_of_calls(unset: History, found: Mapping[bool | str, History]) -> boo
         return None
     keepers = (value for value, history in found.items() if history.call.later and not history.loses(unset))
     return next(keepers, None)
-
-
-def _word(value: bool | str) -> str:
-    return value if isinstance(value, str) else str(value).lower()

@@ -212,11 +212,16 @@ def test_quantised_state_has_a_calibration_of_its_own(tplaudit, folder):
 def test_little_time_for_a_replay(tplaudit):
     """What the model does not reach is counted and predicted; how much was to do is said before."""
     session = ("replay", transcript("claude-code"), "-p", "omlx", "-p", "note", "--no-causes")
-    done = tplaudit(*session, "--max-minutes", "0.02", "--json")
-    assert done.returncode == 0, done.stderr
+    # A busy machine may not measure a turn in the shortest time: then it gets longer.
+    for minutes in ("0.02", "0.04", "0.08", "0.16"):
+        done = tplaudit(*session, "--max-minutes", minutes, "--json", timeout=200)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        costs = [turn["cost"] for policy in report["policies"] for turn in policy["turns"]]
+        kinds = {cost["kind"] if cost else None for cost in costs}
+        if "measured" in kinds:
+            break
     assert "33 turns are going to prefill 114,686 tokens under omlx, " in done.stderr
-    report = json.loads(done.stdout)
-    kinds = {turn["cost"]["kind"] for policy in report["policies"] for turn in policy["turns"]}
     assert kinds == {"measured", "predicted"}
     assert report["complete"]
     assert report["prediction"]["kind"] == "turns"

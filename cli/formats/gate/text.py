@@ -12,6 +12,7 @@ from rich.text import Text
 from ....probes.gate.compare.differences import Kind
 from ....probes.gate.report import Change, GateReport
 from ....probes.gate.rules import GATE_RULES
+from ..tables import titled
 from .words import advice, advice_for_all, compared, facts, head_text, headline, limit_text, number
 
 _WORDS: dict[Kind, tuple[str, str]] = {
@@ -75,9 +76,7 @@ def _draw_change(change: Change, report: GateReport, console: Console) -> None:
 
 
 def _budgets(report: GateReport) -> Table:
-    table = Table(title="budgets", title_justify="left", title_style="bold", pad_edge=False)
-    for heading in ("budget", "transcript", "policy"):
-        table.add_column(heading, overflow="fold")
+    table = titled("budgets", "budget", "transcript", "policy")
     for heading in ("base", "head", "limit"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")

@@ -17,13 +17,14 @@ from ...placements.server_detection import examine_servers
 from ...placements.template_checks import check_template
 from ...templates.switches import switches
 from ...templates.template import ChatTemplate
+from ...text import settings_text
 from ...thinking.report import ThinkingReport
 from ...thinking.thinking import examine_thinking
 from ..rules import FOLLOWED
 from ..subject import Subject
 from .prompts import PromptOutline
 from .shapes import SHAPES
-from .view_prompts import RAW, Switched, given, setting, view_prompts
+from .view_prompts import RAW, Switched, given, view_prompts
 
 if TYPE_CHECKING:
     from .engine import SecondEngine
@@ -191,7 +192,7 @@ def placement(row: PlacementReport) -> Subject:
         *(["tools"] if row.tools and row.preceding != "tool" else []),
         *([] if row.shape == "plain" else [row.shape]),
     ]
-    switched = ",".join(setting(name, value) for name, value in row.kwargs.items())
+    switched = settings_text(row.kwargs, ",")
     return Subject(row.preceding, ",".join(words), RAW if row.profile == "raw" else switched)
 
 
@@ -216,7 +217,7 @@ def _verdicts(report: ThinkingReport) -> Iterator[tuple[str, str, str]]:
         values: list[tuple[bool | str, str]] = [(True, variable.true), (False, variable.false)]
         values += variable.texts.items()
         for value, found in values:
-            yield variable.form, setting(variable.name, value), found
+            yield variable.form, settings_text({variable.name: value}), found
     prompt = report.generation_prompt
     for variant, suffix in (("", prompt), ("on", prompt.on), ("off", prompt.off)):
         if suffix is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ from ...conversation import Message, Request
 from ...errors import RenderError
 from ...templates.rendering import Profile, RenderTask
 from ...templates.template import ChatTemplate
+from ...text import settings_text
 from ..subject import Subject
 from .prompts import PromptOutline, TurnRenders, Turns
 from .shapes import SHAPES, Shape, words
@@ -81,7 +81,7 @@ def _wanted(variants: Sequence[Switched], kwargs: Mapping[str, Any], now: dateti
         for shape in SHAPES:
             if shape.with_switches:
                 request = _last(shape, {**kwargs, name: value}, now)
-                yield _Wanted(shape.subject(setting(name, value)), (request,))
+                yield _Wanted(shape.subject(settings_text({name: value})), (request,))
 
 
 def _last(shape: Shape, kwargs: Mapping[str, Any], now: datetime) -> Request:
@@ -96,8 +96,3 @@ def given(request: Request, kwargs: Mapping[str, Any], now: datetime) -> Request
 def message_words(message: Message) -> Sequence[str]:
     """Return the made-up words of a message that have to stand in a prompt."""
     return words(message.data)
-
-
-def setting(name: str, value: object) -> str:
-    """Write a switch as `NAME=VALUE`."""
-    return f"{name}={value if isinstance(value, str) else json.dumps(value)}"

@@ -369,17 +369,17 @@ def _candidates(root: _Node, keys: list[MessageKey], alike: MessageKeys) -> Iter
                 enough = said.is_enough(shared == known.length)
                 yield _Candidate(known, shared, prefix, in_place, enough)
         for child in node.children.values():
-            key, at = child.key, node.depth
-            assert key is not None
-            same = places.get(id(key), 0)
+            own, at = child.key, node.depth
+            assert own is not None
+            same = places.get(id(own), 0)
             both = bits & same
             todo.append(
                 (
                     child,
                     ((bits + both) | (bits - both)) & everything,
-                    prefix and at < len(keys) and keys[at] is key,
-                    in_place and at < len(keys) and alike.alike(key, keys[at]),
-                    said.and_(key) if same else said,
+                    prefix and at < len(keys) and keys[at] is own,
+                    in_place and at < len(keys) and alike.alike(own, keys[at]),
+                    said.and_(own) if same else said,
                 )
             )
 

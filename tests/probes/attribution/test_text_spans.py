@@ -13,8 +13,8 @@ from tplaudit.probes.attribution.text_spans import TextSpan, find_texts
 from tplaudit.probes.conversation import Message, Piece, Request
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
-from tplaudit.probes.transcripts.grouping.conversations import Continuation
 from tplaudit.probes.tokenization.special_tokens import special_texts
+from tplaudit.probes.transcripts.grouping.conversations import Continuation
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
@@ -34,7 +34,9 @@ def owners(prompt: str, *given: tuple[str, Any]) -> list[tuple[str, int]]:
 def rendered(source: str, policy: str, *given: tuple[str, Any], **fields: Any) -> Rendered:
     template = ChatTemplate({"default": source}, source="test")
     request = Request(messages(*given), **fields)
-    return render_turn(Continuation(1, 1, None, "begins"), request, template, [parse_policy(policy)]).policies[0]
+    return render_turn(
+        Continuation(1, 1, None, "begins"), request, template, [parse_policy(policy)]
+    ).policies[0]
 
 
 # Spans

@@ -214,5 +214,5 @@ def test_in_the_gate(gate) -> None:
     assert report.verdict == "fail"
     assert {"transcript/chat.jsonl", "replay/chat.jsonl"} <= {str(check.subject) for check in report.checks}
     assert [each.error for each in report.budgets] == [None, None]
-    with pytest.raises(UsageError, match="a template alone does not tell"):
+    with pytest.raises(UsageError, match="a template alone does not say"):
         gate(*pair, transcripts=str(chat), budgets=budgets)

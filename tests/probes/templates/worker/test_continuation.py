@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.errors import RenderError
-from tplaudit.probes.templates.continuation import cut, mark
+from tplaudit.probes.templates.worker.continuation import cut, mark
 
 KEYS = ("reasoning_content", "thinking")
 

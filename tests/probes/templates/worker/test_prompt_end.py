@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tplaudit.probes.templates.prompt_end import generation_prompt_ends
-from tplaudit.probes.templates.rendering import parse_template
+from tplaudit.probes.templates.worker.evaluation import in_order, parse_template
+from tplaudit.probes.templates.worker.prompt_end import generation_prompt_ends
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,5 @@ from tplaudit.probes.templates.rendering import parse_template
     ],
 )
 def test_what_a_template_does_with_the_flag(text: str, ends: bool) -> None:
-    assert generation_prompt_ends(parse_template(text)) is ends
+    tree = parse_template(text)
+    assert generation_prompt_ends(tree, [in_order(node) for node in tree.body]) is ends
