@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from token_ids import HYBRID, array, conversations
 from tplaudit.probes.caches.base import Block, Match, PromptBoundaries, bytes_before, last_position, trim
 from tplaudit.probes.caches.sequence_cache import SequenceCache
-from tplaudit.probes.caches.sequences import TokenSequence
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
 from tplaudit.probes.caches.servers.mlx_lm import MlxLmCache
 from tplaudit.probes.caches.servers.mlx_vlm import MlxVlmSnapshots
@@ -38,24 +37,6 @@ ALL = [
 
 
 # Sequences
-
-
-@given(
-    st.lists(st.integers(0, 1), max_size=3), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000)
-)
-def test_sequences_share_chunks_and_compare_like_tuples(tail, first, second, cut_at):
-    one = array([0] * first + [1])
-    other = array([0] * second + tail)
-    a = TokenSequence.of(one)
-    b = TokenSequence.of(other, a)
-    same = sum(mine is theirs for mine, theirs in zip(a.chunks, b.chunks, strict=False))
-    shared = common_prefix_ids(one, other)
-    assert same >= shared // 1024
-    assert a.common(b) == b.common(a) == shared
-    assert a.before(b) is (one.tolist() < other.tolist())
-    assert b.before(a) is (other.tolist() < one.tolist())
-    short = b.prefix(min(cut_at, b.length))
-    assert short.length == min(cut_at, b.length) == short.common(b)
 
 
 def test_cut_blocks_end_where_they_are_cut():

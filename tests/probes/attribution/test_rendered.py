@@ -14,7 +14,7 @@ from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.transcripts.grouping.conversations import continuations
 from tplaudit.probes.transcripts.reader import open_transcript
 
-CASES = sorted(path.parent for path in (Path(__file__).parent / "cases").glob("*/case.json"))
+CASES = sorted(path.parent for path in (Path(__file__).parents[2] / "cases").glob("*/case.json"))
 
 
 def rows() -> list[Any]:

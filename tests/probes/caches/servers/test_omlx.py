@@ -11,7 +11,7 @@ from token_ids import array
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.hashes import recipe
 from tplaudit.probes.caches.paged import PagedCache
-from tplaudit.probes.caches.partial_blocks import MOST_TAILS, TailIndex, tail_position
+from tplaudit.probes.caches.partial_blocks import MOST_TAILS, tail_position
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.omlx import block_size
 from tplaudit.probes.models.layers import Layers
@@ -224,15 +224,6 @@ def test_a_parent_keeps_its_last_eight_tails():
     assert len(cache) == MOST_TAILS
     reused = [cache.match(array([*range(length), 99])).reused for length in range(1, 12)]
     assert reused == [0, 0, 0, *range(4, 12)]
-
-
-def test_parents_are_forgotten_all_at_once():
-    index = TailIndex()
-    for number in range(4096):
-        assert index.add(number.to_bytes(2), b"tail %d" % number, 1) == ()
-    assert len(index.add(b"one more", b"tail", 1)) == 4096
-    assert [*index.longest_first(b"\x00\x00", 9)] == []
-    assert [*index.longest_first(b"one more", 9)] == [(b"tail", 1)]
 
 
 def test_a_tail_gives_way_before_its_block_and_is_forgotten():
