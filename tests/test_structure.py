@@ -283,7 +283,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes/policies/servers": (
         "policies over vectors: test_vectors.py, test_properties.py",
-        "as_is hoist note omlx omlx_parts rapid_retries",
+        "as_is omlx omlx_parts rapid_retries",
     ),
     "probes/replay": (
         "parts and values of a replay: test_explanation.py, tests/test_cases.py",

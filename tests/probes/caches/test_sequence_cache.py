@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakSet
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_ids import HYBRID, array, conversations
 from tplaudit.probes.caches.base import Block, Match, PromptBoundaries, bytes_before, last_position, trim
 from tplaudit.probes.caches.sequence_cache import SequenceCache
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
@@ -23,7 +23,6 @@ from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
-HYBRID = Layers(recurrent=True)
 ALL = [
     MlxLmCache,
     RapidMlxCache,
@@ -35,11 +34,6 @@ ALL = [
     SglangCache,
     OllamaCache,
 ]
-conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=10)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 # Sequences

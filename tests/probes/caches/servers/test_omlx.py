@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_ids import array
 from tplaudit.probes.caches.base import Match, PromptBoundaries
-from tplaudit.probes.caches.hashes import block_hash
+from tplaudit.probes.caches.hashes import recipe
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.partial_blocks import MOST_TAILS, tail_position
 from tplaudit.probes.caches.registry import make_cache
-from tplaudit.probes.caches.servers.omlx import block_size, paged
+from tplaudit.probes.caches.servers.omlx import block_size
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
-
-HYBRID = Layers(recurrent=True)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 def turn(cache, tokens, marks=None):
@@ -144,7 +138,7 @@ def tailed(size=4, **settings):
 
 def with_tails(*lengths, tokens=(1, 2, 3, 4, 5, 6)):
     """A cache that stored, for each length, a prompt with its tail there."""
-    cache = tailed(model_name="test-model")
+    cache = tailed(named=recipe("test-model"))
     for length in lengths:
         turn(cache, [*tokens[:length], 90, 91], PromptBoundaries(generation_prompt=length))
     return cache
@@ -168,7 +162,8 @@ def test_tail_lookups(lengths, prompt, matched, reused):
     assert blocks[-1].end == matched
     found = cache.match(array(prompt))
     assert found.reused == reused == (found.blocks[-1].end if found.blocks else 0)
-    tail = block_hash([5, 6], block_hash([1, 2, 3, 4], model_name="test-model"), model_name="test-model")
+    named = recipe("test-model")
+    tail = named((5, 6), named((1, 2, 3, 4), None))
     assert (tail in cache) is (lengths == [6])
 
 
@@ -284,18 +279,16 @@ def test_the_furthest_stored_position_counts(prompts, size, whole):
 @given(
     st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=14), min_size=1, max_size=10),
     st.integers(1, 3),
-    st.integers(1, 3),
 )
-def test_without_tails_the_last_snapshot_counts(prompts, size, stride):
-    cache = PagedCache(size, trimmable=False, snapshot_stride=size * stride)
+def test_without_tails_the_last_snapshot_counts(prompts, size):
+    cache = PagedCache(size, trimmable=False)
     stored = []
     for tokens in prompts:
         ids = array(tokens)
         shared = max((common_prefix_ids(ids, other) for other in stored), default=0)
         expected = shared // size * size
         if expected == len(tokens):
-            expected -= size
-        expected = max(expected, 0) // (size * stride) * (size * stride)
+            expected = max(0, expected - size)
         assert cache.reusable(shared, len(tokens)) == expected
         assert turn(cache, tokens) == expected
         stored.append(ids)
@@ -320,14 +313,13 @@ def test_restored_payloads_are_the_states_of_the_prompts_own_tokens(prompts, siz
 
 
 def test_settings_that_contradict_each_other():
-    with pytest.raises(ValueError, match="miss the ends"):
-        PagedCache(4, trimmable=False, snapshot_stride=6)
-    with pytest.raises(ValueError, match="no snapshots and no tails"):
+    with pytest.raises(ValueError, match="need no tails"):
         PagedCache(4, tails=True)
     with pytest.raises(ValueError, match="cannot give up one token"):
         PagedCache(4, trimmable=False, full_hit="trim")
 
 
 def test_tails_belong_to_the_latest_version_and_layers_that_cannot_be_cut():
-    assert paged(HYBRID).tails and paged(Layers(window=128)).tails
-    assert not paged(HYBRID, "sept").tails and not paged(Layers()).tails
+    assert all(make_cache("paged", model_kind=kind).tails for kind in ("hybrid", "rotating:128"))
+    assert not make_cache("paged", model_kind="hybrid", options={"version": "sept"}).tails
+    assert not make_cache("paged").tails

@@ -1,62 +1,64 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
-from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.transcripts.grouping.conversations import (
-    Conversations,
-)
-from tplaudit.probes.transcripts.reader import open_transcript
-
-from tests.recordings import SESSIONS, unpack
+from tplaudit.probes.transcripts.grouping.conversation_names import ConversationName, Opening, names_of
 
 
-def _request(messages: list[dict[str, Any]], **more: Any) -> Request:
-    return Request(tuple(Message(message, at) for at, message in enumerate(messages)), **more)
+def _opening(
+    number: int, turns: list[int], text: str, system: str = "You mend.", tools: bytes = b"t"
+) -> Opening:
+    return Opening(number, turns, system, tools, (text,), 2)
 
 
-def _result(text: str, id_: str = "c1") -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id_, "content": text}
+def _names(
+    *openings: Opening, called: dict[str, dict[int, int]] | None = None
+) -> list[tuple[str | None, bool]]:
+    return [(each.name, each.guessed) for each in names_of(openings, called or {})]
 
 
-def test_names_of_a_recording_with_a_compaction(tmp_path: Path) -> None:
-    conversations = Conversations()
-    for turn, request in enumerate(open_transcript(unpack("claude-code-compact", tmp_path)), 1):
-        conversations.add(turn, request)
-    names = [(each.name, each.guessed) for each in conversations.names()]
-    assert names == [
-        ("main", False),
-        ("sub-agent of 1", False),
-        ("compaction of 1", False),
-        ("sub-agent of 3", False),
-    ]
+def test_the_only_conversation_is_main() -> None:
+    assert _names(_opening(1, [1, 2], "Mend it.")) == [("main", False)]
 
 
-def test_a_title_is_named() -> None:
-    conversations = Conversations()
-    for turn, request in enumerate(open_transcript(SESSIONS / "title_request.jsonl"), 1):
-        conversations.add(turn, request)
-    assert [(each.name, each.guessed) for each in conversations.names()] == [("main", True), ("title", False)]
+def test_main_is_who_called_and_a_guess_where_nobody_did() -> None:
+    small, large = _opening(1, [1], "a"), _opening(2, [2, 3, 4], "b", "You look.")
+    assert _names(small, large) == [(None, False), ("main", True)]
+    called = {"b": {1: 2}}
+    assert _names(small, large, called=called) == [("main", False), ("sub-agent of 1", False)]
 
 
-def test_a_sub_agent_of_a_sub_agent_is_named_after_who_called_it() -> None:
-    def agent(task: str, *more: dict[str, Any]) -> Request:
-        return _request([{"role": "system", "content": "Do it."}, {"role": "user", "content": task}, *more])
+def test_the_nearest_of_several_callers() -> None:
+    main, other = _opening(1, [1, 2, 3], "a"), _opening(2, [10, 11], "c")
+    third = _opening(3, [12], "Look into it.")
+    called = {"Look into it.": {1: 2, 2: 13}}
+    assert _names(main, other, third, called=called)[2] == ("sub-agent of 2", False)
 
-    def delegated(task: str) -> dict[str, Any]:
-        function = {"name": "agent", "arguments": json.dumps({"prompt": task})}
-        return {"role": "assistant", "content": "", "tool_calls": [{"id": "x", "function": function}]}
 
-    conversations = Conversations()
-    requests = [
-        agent("Mend the parser."),
-        agent("Look for the tests."),
-        agent("Count the tests."),
-        agent("Look for the tests.", delegated("Count the tests."), _result("4")),
-        agent("Mend the parser.", delegated("Look for the tests."), _result("There are four.")),
-    ]
-    for turn, request in enumerate(requests, 1):
-        conversations.add(turn, request)
-    assert [each.name for each in conversations.names()] == ["main", "sub-agent of 1", "sub-agent of 2"]
+def test_a_calls_text_within_a_longer_first_text() -> None:
+    task = "Look into all files of the folder."
+    sub = _opening(2, [2], f"Today is Monday.\n{task}")
+    assert _names(_opening(1, [1, 3], "a"), sub, called={task: {1: 3}})[1] == ("sub-agent of 1", False)
+    far = _opening(2, [2], f"{'x ' * 100}{task}", "You look.")
+    assert _names(_opening(1, [1, 3], "a"), far, called={task: {1: 3}})[1] == (None, False)
+
+
+def test_a_compaction_is_a_guess_unless_it_says_so() -> None:
+    main = _opening(1, [1, 2, 3], "Mend it.")
+    assert _names(main, _opening(2, [4, 5], "And now this."))[1] == ("compaction of 1", True)
+    summary = _opening(2, [4, 5], "This session is being continued from a previous conversation.")
+    assert _names(main, summary)[1] == ("compaction of 1", False)
+    # A conversation that goes on was not compacted.
+    assert _names(_opening(1, [1, 2, 6], "Mend it."), _opening(2, [4, 5], "Summary: none."))[1] == (
+        None,
+        False,
+    )
+
+
+def test_a_title() -> None:
+    main = _opening(1, [1, 3], "Mend it.")
+    assert _names(main, _opening(2, [2], "Mend it.", "Give it a title.", b""))[1] == ("title", False)
+    assert _names(main, _opening(2, [2], "For: Mend it.", "Five words.", b""))[1] == ("title", True)
+    assert _names(main, _opening(2, [2], "Mend it.", "Five words."))[1] == (None, False)
+
+
+def test_what_has_no_name_is_shown_by_its_number() -> None:
+    assert ConversationName(3, None).shown == "conversation 3"

@@ -1,89 +1,95 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.transcripts.grouping.conversations import (
-    Continuation,
-    continuations,
-    ids_of,
+from tplaudit.probes.conversation import Message
+from tplaudit.probes.transcripts.grouping.message_keys import (
+    MessageKeys,
+    call_texts,
+    nearly_equal,
+    system_text,
 )
 
 
-def _request(messages: list[dict[str, Any]], **more: Any) -> Request:
-    return Request(tuple(Message(message, at) for at, message in enumerate(messages)), **more)
-
-
-def _found(*requests: Request) -> tuple[Continuation, ...]:
-    return continuations(requests)
-
-
-def _call(command: str, id_: str = "c1") -> dict[str, Any]:
-    function = {"name": "run", "arguments": json.dumps({"cmd": command})}
-    return {"role": "assistant", "content": "", "tool_calls": [{"id": id_, "function": function}]}
-
-
-def _result(text: str, id_: str = "c1") -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id_, "content": text}
-
-
-def test_what_a_client_makes_anew_does_not_count() -> None:
-    first = [{"role": "user", "content": "Go."}, _call("ls", "a1"), _result("x", "a1")]
-    again = [
-        {"role": "user", "content": [{"type": "text", "text": "Go."}]},
-        _call("ls", "b2"),
-        _result("x", "b2"),
-    ]
-    found = _found(_request(first), _request([*again, _call("cd"), _result("y")]))
-    assert (found[1].predecessor, found[1].relation) == (1, "appended")
-
-
-def test_ids_within_a_calls_arguments_count() -> None:
-    def called(id_: str) -> dict[str, Any]:
-        function = {"name": "get", "arguments": {"id": id_}}
-        return {"role": "assistant", "content": "", "tool_calls": [{"function": function}]}
-
-    user = {"role": "user", "content": "Go."}
-    found = _found(_request([user, called("a")]), _request([user, called("b"), _result("x")]))
-    assert found[1].relation != "appended"
+def _key(**data: Any) -> Any:
+    return MessageKeys().of_value(data)
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("one", "other"),
     [
-        {"session_id": "one"},
-        {"metadata": {"agent-id": "one"}},
-        {"client_metadata": {"thread_id": "one"}},
-        {"metadata": {"user_id": "user_1_account__session_0f0f0f0f-1111-2222-3333-444444444444"}},
-        {"metadata": {"user_id": '{"device_id": "d", "session_id": "one"}'}},
+        ({"role": "user", "content": "Go."}, {"role": "user", "content": [{"type": "text", "text": "Go."}]}),
+        ({"role": "assistant", "content": ""}, {"role": "assistant", "content": None, "tool_calls": []}),
+        (
+            {"role": "tool", "content": "x", "tool_call_id": "a"},
+            {"role": "tool", "content": "x", "tool_call_id": "b"},
+        ),
+        (
+            {"type": "reasoning", "summary": [], "encrypted_content": "1", "id": "a"},
+            {"type": "reasoning", "summary": [], "encrypted_content": "2", "id": "b"},
+        ),
+        (
+            {"role": "user", "content": "Go.", "type": "message"},
+            {"role": "user", "content": [{"type": "input_text", "text": "Go."}]},
+        ),
     ],
 )
-def test_ids_name_a_group(fields: dict[str, Any]) -> None:
-    assert ids_of(_request([], fields=fields))
-    start = [{"role": "user", "content": "Go."}]
-    longer = [*start, _call("ls"), _result("a b c")]
-    found = _found(_request(start, fields=fields), _request(longer), _request(longer, fields=fields))
-    assert [each.predecessor for each in found] == [None, None, 1]
+def test_the_same_message_written_otherwise(one: dict[str, Any], other: dict[str, Any]) -> None:
+    keys = MessageKeys()
+    assert keys.of_value(one) is keys.of_value(other)
 
 
-def test_a_clock_in_the_top_level_system_text() -> None:
-    user = {"role": "user", "content": "Mend it."}
-    found = _found(
-        _request([user], system="You mend parsers. It is 10:00."),
-        _request([user, _call("ls"), _result("x")], system="You mend parsers. It is 10:01."),
-    )
-    assert (found[1].predecessor, found[1].relation, found[1].changed) == (1, "appended", ("system",))
+def test_a_thinking_blocks_signature_counts() -> None:
+    def thought(signature: str) -> dict[str, Any]:
+        block = {"type": "thinking", "thinking": "Hm.", "signature": signature}
+        return {"role": "assistant", "content": [block, {"type": "text", "text": "Yes."}]}
+
+    keys = MessageKeys()
+    assert keys.of_value(thought("a")) is not keys.of_value(thought("b"))
 
 
-def test_the_billing_line_does_not_count() -> None:
-    def system(number: int) -> list[dict[str, Any]]:
-        line = f"x-anthropic-billing-header: cc_version=2.1; cch={number};"
-        return [{"type": "text", "text": line}, {"type": "text", "text": "You mend."}]
+def test_what_a_model_or_a_tool_wrote_at_length() -> None:
+    call = [{"id": "x", "function": {"name": "run", "arguments": "{}"}}]
+    assert _key(role="assistant", content="", tool_calls=call).substantial
+    assert _key(role="tool", content="r").substantial
+    assert _key(role="assistant", content="It is in the third file.").substantial
+    assert not _key(role="assistant", content="Yes, it is.").substantial
+    assert not _key(role="user", content="It is in the third file of the folder.").substantial
+    assert _key(
+        role="user", content=[{"type": "tool_result", "tool_use_id": "x", "content": "r"}]
+    ).substantial
 
-    user = {"role": "user", "content": "Mend it."}
-    found = _found(
-        _request([user], system=system(1)), _request([user, _call("ls"), _result("x")], system=system(2))
-    )
-    assert (found[1].predecessor, found[1].changed) == (1, ())
+
+def test_equal_messages_are_one_object() -> None:
+    keys = MessageKeys()
+    first = Message({"role": "user", "content": "Go."}, 1)
+    again = Message({"role": "user", "content": "Go."}, 4)
+    key, _ = keys.key(first)
+    other, shared = keys.key(again)
+    assert other is key and shared.data is first.data and shared.index == 4
+
+
+def test_nearly_equal() -> None:
+    text = "You are an agent that mends parsers. It is 10:00 on a Monday."
+    assert nearly_equal(text, text.replace("10:00", "11:30"))
+    assert not nearly_equal(text, "You write a title of at most five words for what is asked.")
+    assert not nearly_equal(text, text + text)
+    words = " ".join(f"word{number}" for number in range(300))
+    changed = words.replace("word10 ", "other ").replace("word150 ", "another ").replace("word290 ", "third ")
+    assert nearly_equal(words, changed)
+    assert nearly_equal("", "") and not nearly_equal("", "x")
+
+
+def test_the_billing_line_is_no_system_text() -> None:
+    line = {"type": "text", "text": "x-anthropic-billing-header: cch=1"}
+    assert system_text([line, {"type": "text", "text": "You mend."}]) == "You mend."
+    assert system_text(None) == ""
+
+
+def test_texts_of_calls_in_every_dialect() -> None:
+    chat = {"tool_calls": [{"function": {"arguments": '{"prompt": "Look.", "n": 1}'}}]}
+    anthropic = {"content": [{"type": "tool_use", "input": {"task": {"prompt": "Look."}}}]}
+    responses = {"type": "function_call", "arguments": '{"prompt": "Look."}'}
+    for data in (chat, anthropic, responses):
+        assert list(call_texts(data)) == ["Look."]
