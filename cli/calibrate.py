@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from . import options
 from .formats.durations import duration
 from .options import PREFILL
-from .output import check_output, say, stop, write_json, write_rich
+from .output import check_output, progress, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
     from ..probes.cost.calibration import CalibratedModel, Calibration
@@ -188,8 +188,6 @@ def _measured(
     engine: MLXEngine, calibration: Calibration, file: Path, given: CalibrateOptions, *, again: bool
 ) -> CalibrateOutcome:
     """Measure, and keep each run at once."""
-    from rich.console import Console
-
     from ..probes.cost.calibration import keep_point
     from ..probes.cost.measure import calibrate, tokens_to_run
 
@@ -201,7 +199,7 @@ def _measured(
     run = calibrate(engine, calibration, depth, repeats=repeats, again=again, deadline=deadline)
     code = 0
     try:
-        with Console(stderr=True).status("measuring …", spinner="dots") as status:
+        with progress("measuring …") as status:
             for step in run:
                 calibration = keep_point(calibration, step.point, file, again=again)
                 left = total - step.done

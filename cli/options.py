@@ -22,6 +22,7 @@ import math
 import re
 import typing
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -277,6 +278,22 @@ KvGroupSize = Annotated[
     ),
 ]
 TranscriptArgument = Annotated[str, argument("TRANSCRIPT", "A transcript file, or - for stdin.")]
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptOptions:
+    """What the commands are given that take a transcript, a model and servers."""
+
+    transcript: TranscriptArgument
+    model: Model = None
+    template: Template = None
+    tokenizer: Tokenizer = None
+    kwargs: Kwargs = None
+    special_token: SpecialTokens = None
+    now: Now = None
+    policy: Policies = None
+
+
 Threshold = Annotated[
     FailOn,
     option(

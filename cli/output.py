@@ -17,14 +17,20 @@ from .formats.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
 
 #: Width of tables that are not shown on a terminal, in columns.
 PIPED_WIDTH = 160
 
 
+def json_text(document: Any) -> str:
+    """Return a JSON document as every output has it: indented, with its characters as they are."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
 def write_json(document: Any, output: Path | None) -> None:
     """Write one JSON document."""
-    write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
+    write_text(json_text(document), output)
 
 
 def write_rich(draw: Callable[[Console], None], output: Path | None) -> None:
@@ -105,6 +111,13 @@ def _reads(source: Path, output: Path) -> bool:
     return source.exists() and (
         output.samefile(source) or (source.is_dir() and source.samefile(output.parent))
     )
+
+
+def progress(text: str) -> Status:
+    """Return a line on stderr that moves while something is done, and is gone then."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(text, spinner="dots")
 
 
 def say(text: str) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from . import options
 from .options import OUTPUT, SERVER
-from .output import check_output, say, stop, write_json, write_rich, write_text
+from .output import check_output, progress, say, stop, write_json, write_rich, write_text
 
 if TYPE_CHECKING:
     from ..probes.attribution.render_report import RenderPlan, RenderReport
@@ -28,17 +27,9 @@ class TemplateEngine(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RenderOptions:
+class RenderOptions(options.TranscriptOptions):
     """What `tplaudit render` is given."""
 
-    transcript: options.TranscriptArgument
-    model: options.Model = None
-    template: options.Template = None
-    tokenizer: options.Tokenizer = None
-    kwargs: options.Kwargs = None
-    special_token: options.SpecialTokens = None
-    now: options.Now = None
-    policy: options.Policies = None
     engine: Annotated[
         TemplateEngine | None,
         options.option(
@@ -68,16 +59,6 @@ class RenderOptions:
     output: options.Output = None
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """What a template is loaded from, and with."""
-
-    template: str | None
-    tokenizer: str | None
-    special_tokens: dict[str, str]
-    now: datetime | None
-
-
 @options.taken_from(RenderOptions)
 def command(given: RenderOptions) -> None:
     """Render a transcript as each server would: its messages, its prompt, and what was done to them.
@@ -87,17 +68,11 @@ def command(given: RenderOptions) -> None:
     """
     _check(given)
     plan = _plan(given)
-    files = Files(
-        given.template,
-        given.tokenizer,
-        options.read_special_tokens(given.special_token),
-        options.read_now(given.now),
-    )
     members = None if given.model is None or given.template else _members(given.model)
     if members is None:
-        reports = [_report(plan, *_load(given.model, files))]
+        reports = [_report(plan, *_load(given.model, given))]
     else:
-        reports = [_of_member(plan, member, files) for member in members]
+        reports = [_of_member(plan, member, given) for member in members]
     _write(given, reports, is_folder=members is not None)
     if not any(report.prompts for report in reports):
         why = next((error for report in reports for error in report.errors), "there is no turn")
@@ -152,15 +127,16 @@ def _members(model: str) -> tuple[str, ...] | None:
     return folder_members(model)
 
 
-def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEncoder | None]:
+def _load(model: str | None, given: RenderOptions) -> tuple[ChatTemplate, IncrementalEncoder | None]:
     """Load the template, and a tokenizer unless a bare template comes without one."""
     from ..probes.models.bundled import bundled_model
 
+    special_tokens, now = options.read_special_tokens(given.special_token), options.read_now(given.now)
     whole = model is None or bundled_model(model) or Path(model).is_dir()
-    if model is not None and not whole and files.tokenizer is None and files.template is None:
+    if model is not None and not whole and given.tokenizer is None and given.template is None:
         from ..probes.models.template_files import check_compiles, load_template
 
-        template = load_template(model, special_tokens=files.special_tokens, now=files.now)
+        template = load_template(model, special_tokens=special_tokens, now=now)
         check_compiles(template)
         return template, None
     from ..probes.models.model import load_model
@@ -168,21 +144,21 @@ def _load(model: str | None, files: Files) -> tuple[ChatTemplate, IncrementalEnc
 
     loaded = load_model(
         model,
-        template=files.template,
-        tokenizer=files.tokenizer,
-        special_tokens=files.special_tokens,
-        now=files.now,
+        template=given.template,
+        tokenizer=given.tokenizer,
+        special_tokens=special_tokens,
+        now=now,
     )
     return loaded.template, IncrementalEncoder(loaded.tokenizer)
 
 
-def _of_member(plan: RenderPlan, name: str, files: Files) -> RenderReport:
+def _of_member(plan: RenderPlan, name: str, given: RenderOptions) -> RenderReport:
     """Render with one template of a folder; one that cannot be read is a report too."""
     from ..probes.attribution.render_report import RenderReport
     from ..probes.errors import InputError
 
     try:
-        loaded = _load(name, files)
+        loaded = _load(name, given)
     except InputError as error:
         return RenderReport(plan.transcript.source, name, error=str(error))
     return _report(plan, *loaded)
@@ -194,9 +170,7 @@ def _report(plan: RenderPlan, template: ChatTemplate, encoder: IncrementalEncode
 
     if not plan.every or sys.stderr is None or not sys.stderr.isatty():
         return render_turns(plan, template, encoder)
-    from rich.console import Console
-
-    with Console(stderr=True).status("rendering …", spinner="dots") as status:
+    with progress("rendering …") as status:
         return render_turns(plan, template, encoder, lambda turn: status.update(f"turn {turn}"))
 
 

@@ -34,17 +34,9 @@ class Stored(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayOptions:
+class ReplayOptions(options.TranscriptOptions):
     """What `tplaudit replay` is given."""
 
-    transcript: options.TranscriptArgument
-    model: options.Model = None
-    template: options.Template = None
-    tokenizer: options.Tokenizer = None
-    kwargs: options.Kwargs = None
-    special_token: options.SpecialTokens = None
-    now: options.Now = None
-    policy: options.Policies = None
     block_size: Annotated[
         int | None,
         options.option(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .formats.durations import duration
-from .output import say
+from .output import progress, say
 
 if TYPE_CHECKING:
     from ..probes.cost.prefill_timer import PrefillTimer
@@ -29,12 +29,10 @@ def in_processes(
     settings: ReplaySettings, names: Sequence[str], jobs: int, loaded: ReplayModel
 ) -> tuple[ReplayReport, int]:
     """Replay the policies in several processes; return the report and the exit code so far."""
-    from rich.console import Console
-
     from ..probes.replay.jobs import replay_in_processes
 
     try:
-        with Console(stderr=True).status("replaying …", spinner="dots"):
+        with progress("replaying …"):
             report = replay_in_processes(settings, loaded, names, jobs)
     except KeyboardInterrupt:
         say("tplaudit: interrupted; several processes report at the end only")
@@ -125,14 +123,11 @@ def _interrupted_early() -> Iterator[None]:
 
 def _counted(replay: Replay, policies: Sequence[Policy]) -> PrefillPlan:
     """Count what is going to be prefilled, up to the transcript's end or its first fault."""
-    from rich.console import Console
-
     from ..probes.errors import InputError
     from ..probes.replay.plan import PrefillPlan
 
     turns: list[tuple[TurnReport, ...]] = []
-    status = Console(stderr=True).status("counting …", spinner="dots")
-    with _interrupted_early(), status, suppress(InputError):
+    with _interrupted_early(), progress("counting …"), suppress(InputError):
         turns.extend(replay.turns())
     return PrefillPlan.of([policy.name for policy in policies], turns)
 
@@ -147,11 +142,8 @@ def _announced(plan: PrefillPlan, prefill_timer: PrefillTimer) -> str:
 
 def _run(replay: Replay, plan: PrefillPlan | None) -> None:
     """Run all turns, with progress on stderr."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
     started = time.monotonic()
-    with console.status("replaying …", spinner="dots") as status:
+    with progress("replaying …") as status:
         for number, turns in enumerate(replay.turns(), 1):
             tokens = max((turn.prompt_tokens or 0 for turn in turns), default=0)
             of = f" of {len(plan.turns)}" if plan else ""

@@ -1,8 +1,9 @@
-"""Reading the small text and JSON files that a model brings: bounded, and with an error for people."""
+"""Reading the small text, JSON and TOML files that a model or a person brings: with an error for people."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,6 +45,24 @@ def read_stream(file: IO[bytes], where: str) -> str:
         return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise InputError("not UTF-8 text", where=where, fix="give a template or a model directory") from None
+
+
+def read_toml(path: Path, see: str) -> dict[str, Any]:
+    """Read a TOML file that a person wrote.
+
+    Args:
+        path: the file.
+        see: what explains its form.
+
+    Raises:
+        InputError: it cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise unreadable(error, str(path)) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"not a TOML file ({error})", where=str(path), fix=see) from None
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -16,7 +16,6 @@ A TOML file with one table per acceptance::
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .errors import InputError
+from .files import read_toml
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["confirmed", "likely"]
@@ -226,6 +226,12 @@ _ROWS = (
         "Neither server nor template can help; let the client compact less often, and all at once",
     ),
     Rule(
+        "heads-share-less",
+        "warning",
+        "Conversations that begin with the same tools and system text share much less of their prompts",
+        "Keep what changes behind the system text; use a server or template that writes it and tools first",
+    ),
+    Rule(
         "client-drops-reasoning",
         "warning",
         "The client does not send reasoning back, so history differs from what was generated",
@@ -328,13 +334,7 @@ def read_ignore_file(path: Path) -> tuple[Ignore, ...]:
     Raises:
         InputError: it cannot be read, names a rule that does not exist, or gives no reason.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        what = (error.strerror or "cannot be read").lower()
-        raise InputError(what, where=str(path), fix="check the path") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"not a TOML file ({error})", where=str(path), fix="see docs/findings.md") from None
+    document = read_toml(path, "see docs/findings.md")
     entries = document.pop("ignore", [])
     if document or not isinstance(entries, list):
         raise InputError(

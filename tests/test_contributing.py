@@ -53,10 +53,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def run(copy: Path, *arguments: object, module: str = "tplaudit.cli.app") -> str:
-    """Return what a module of the copy prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)],
+def python(copy: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run Python in the copy."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
         cwd=copy,
         env={**os.environ, "PYTHONPATH": str(copy.parent)},
         capture_output=True,
@@ -64,6 +64,11 @@ def run(copy: Path, *arguments: object, module: str = "tplaudit.cli.app") -> str
         timeout=120,
         check=False,
     )
+
+
+def run(copy: Path, *arguments: object, module: str = "tplaudit.cli.app") -> str:
+    """Return what a module of the copy prints."""
+    done = python(copy, "-m", module, *arguments)
     assert done.returncode in (0, 1), done.stderr
     assert not done.stderr or "Traceback" not in done.stderr
     return done.stdout
@@ -101,15 +106,7 @@ def test_the_page_gets_its_example(copy: Path) -> None:
     code = "import sys; sys.path.insert(0, 'docs'); import generate, pathlib; " + (
         "print(generate.regenerated(pathlib.Path('docs/policies/example.md').read_text()))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert 'system    "Be brief.\\n\\nPlan mode is on."' in done.stdout
+    assert 'system    "Be brief.\\n\\nPlan mode is on."' in python(copy, "-c", code).stdout
 
 
 def test_the_reader_and_the_policy_are_rendered(copy: Path, tmp_path: Path) -> None:
@@ -120,14 +117,7 @@ def test_the_reader_and_the_policy_are_rendered(copy: Path, tmp_path: Path) -> N
     (row,) = found["turns"][0]["policies"]
     assert "a\n\nc" in row["prompt"]
     session.write_text('{"turns": [1]}\n')
-    done = subprocess.run(
-        [sys.executable, "-m", "tplaudit.cli.app", "render", str(session)],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(copy, "-m", "tplaudit.cli.app", "render", session)
     assert (done.returncode, done.stdout) == (2, "")
     assert "turns.jsonl:1" in done.stderr and "list of pairs" in done.stderr
 

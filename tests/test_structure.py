@@ -14,11 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = (
     "probes/errors",
     "probes/extras",
+    "probes/files",
     "probes/documents",
     "probes/findings",
     "probes/conversation",
     "probes/process_pool",
-    "probes/files",
     "probes/text",
     "probes/templates",
     "probes/tokenization",
@@ -219,7 +219,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "cli/formats/gate": (
         "outputs of the gate: read by tests/cli/test_gate.py",
-        "github json junit markdown outputs sarif text words",
+        "github junit markdown outputs sarif text words",
     ),
     "probes/attribution": (
         "run by test_ownership.py, test_text_spans.py and tests/cli/test_render.py",
@@ -283,7 +283,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "probes/policies/servers": (
         "policies over vectors: test_vectors.py, test_properties.py",
-        "as_is hoist note omlx omlx_parts rapid_retries",
+        "as_is omlx omlx_parts rapid_retries",
     ),
     "probes/replay": (
         "parts and values of a replay: test_explanation.py, tests/test_cases.py",

@@ -210,7 +210,7 @@ def _exceptions(placements: Sequence[PlacementReport]) -> Iterator[str]:
             differing.setdefault((row.shape, row.verdict), []).append(row)
     for (shape, verdict), rows in differing.items():
         yield f"With {_SHAPES[shape]} it is {_word(verdict)} {where_text(rows)}."
-    variants = [row for row in placements if row.kwargs or row.profile != "transformers"]
+    variants = [row for row in placements if not row.unswitched]
     changed: dict[str, list[PlacementReport]] = {}
     for row in variants:
         changed.setdefault(settings_text(row.kwargs) or "messages passed on as given", []).append(row)
@@ -260,11 +260,7 @@ def _draw_thinking(report: ProbeReport, console: Console) -> None:
 
 def _usual(placements: Sequence[PlacementReport], role: str) -> list[PlacementReport]:
     """Return the plain matrix of one role."""
-    return [
-        row
-        for row in placements
-        if row.role == role and row.shape == "plain" and not row.kwargs and row.profile == "transformers"
-    ]
+    return [row for row in placements if row.role == role and row.usual]
 
 
 def _where(row: PlacementReport) -> tuple[str, str, bool, bool]:

@@ -181,7 +181,9 @@ def to_json(report: GateReport) -> dict[str, Any]:
     return document
 
 
-def several_to_json(reports: Sequence[GateReport]) -> dict[str, Any]:
-    """Return the reports on several templates as one document."""
+def document(reports: Sequence[GateReport]) -> dict[str, Any]:
+    """Return the report on one template, or those on several as one document."""
+    if len(reports) == 1:
+        return to_json(reports[0])
     failed = any(report.verdict == "fail" for report in reports)
     return several(SCHEMA, map(to_json, reports), verdict="fail" if failed else "pass")

@@ -6,7 +6,7 @@ System turns keep the ids of the probe's findings (docs/findings.md), of the wor
 from __future__ import annotations
 
 from ..findings import RULES, Rule
-from ..placements.verdicts import Verdict
+from ..placements.findings import RULE_OF_VERDICT
 
 _ROWS = (
     Rule(
@@ -84,16 +84,6 @@ _ROWS = (
 )
 #: Findings of the probe that the gate follows, apart from the placements.
 FOLLOWED = ("probe-false-positive", "template-clock", "string-arguments-raise", "parts-list-repr")
-#: The rule that a verdict on a system turn stands for; none for a good one.
-RULE_OF_VERDICT: dict[Verdict, str] = {
-    "raises": "system-raises",
-    "dropped": "system-dropped",
-    "moved": "system-moved",
-    "duplicated": "system-duplicated",
-    "unstable": "system-unstable",
-    "not-evaluated": "system-not-evaluated",
-}
-
 _SHARED = (*RULE_OF_VERDICT.values(), "generation-prompt-not-in-history", *FOLLOWED)
 #: All rules of the gate by id, in the order in which reports list them.
 GATE_RULES: dict[str, Rule] = {rule.id: rule for rule in (*(RULES[name] for name in _SHARED), *_ROWS)}

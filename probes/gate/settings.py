@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -13,6 +12,7 @@ import msgspec
 
 from ..documents import typed
 from ..errors import InputError, UsageError
+from ..files import read_toml
 from .allowances import Allowance, KnownFailure, read_allowances
 from .budgets import BUDGETS, Budget, read_limit
 from .rules import GATE_RULES
@@ -111,13 +111,7 @@ def read_settings(path: Path) -> GateSettings:
     Raises:
         InputError: it cannot be read, or says something that does not exist.
     """
-    try:
-        document: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        what = (error.strerror or "cannot be read").lower()
-        raise InputError(what, where=str(path), fix="check the path") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"not a TOML file ({error})", where=str(path), fix="see docs/gate.md") from None
+    document = read_toml(path, "see docs/gate.md")
     if path.name == "pyproject.toml":
         document = _table(_table(document, "tool", path), "tplaudit", path)
     return _settings(_table(document, "gate", path), path)
@@ -172,6 +166,10 @@ class _GateTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     ignore: tuple[dict[str, Any], ...] = ()
 
 
+#: Keys of the table whose values are read further.
+_READ_APART = ("budget", "ignore", "allow")
+
+
 def _settings(document: Mapping[str, Any], path: Path) -> GateSettings:
     table = typed(document, _GateTable, f"{path}, [gate]", _SEE)
     budgets = (
@@ -180,19 +178,9 @@ def _settings(document: Mapping[str, Any], path: Path) -> GateSettings:
         for budget in _budgets(value, f"{path}, budget {number}")
     )
     known = (_known(value, f"{path}, ignore {number}") for number, value in enumerate(table.ignore, 1))
+    own = {name: value for name, value in msgspec.structs.asdict(table).items() if name not in _READ_APART}
     return GateSettings(
-        base=table.base,
-        head=table.head,
-        transcripts=table.transcripts,
-        policies=table.policies,
-        tokenizer=table.tokenizer,
-        kwargs=table.kwargs,
-        block_size=table.block_size,
-        prefill_rate=table.prefill_rate,
-        calibration=table.calibration,
-        budgets=tuple(budgets),
-        allowances=read_allowances(table.allow),
-        known=tuple(known),
+        **own, budgets=tuple(budgets), allowances=read_allowances(table.allow), known=tuple(known)
     )
 
 

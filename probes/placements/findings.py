@@ -13,17 +13,16 @@ from .placements import destination, in_words, listed
 from .server_detection import ServerReport
 from .verdicts import Verdict, worse
 
-_RULES: dict[Verdict, tuple[str, str]] = {
-    "raises": ("system-raises", "a later system turn raises"),
-    "dropped": ("system-dropped", "a later system turn is left out"),
-    "moved": ("system-moved", "a later system turn is written {where}, not at its own place,"),
-    "duplicated": ("system-duplicated", "a later system turn is written more than once"),
-    "unstable": (
-        "system-unstable",
-        "a later system turn is written in place, but the prompt before it changes",
-    ),
-    "not-evaluated": ("system-not-evaluated", "no verdict"),
+_MESSAGES: dict[Verdict, str] = {
+    "raises": "a later system turn raises",
+    "dropped": "a later system turn is left out",
+    "moved": "a later system turn is written {where}, not at its own place,",
+    "duplicated": "a later system turn is written more than once",
+    "unstable": "a later system turn is written in place, but the prompt before it changes",
+    "not-evaluated": "no verdict",
 }
+#: The rule that a verdict on a system turn stands for; none for a good one.
+RULE_OF_VERDICT: dict[Verdict, str] = {verdict: f"system-{verdict}" for verdict in _MESSAGES}
 T = TypeVar("T")
 
 #: What the template does with the turn, for sentences.
@@ -40,7 +39,7 @@ _DOES: dict[Verdict, str] = {
 
 def placement_findings(placements: Sequence[PlacementReport]) -> Iterator[Finding]:
     """Yield the findings about a placement matrix."""
-    usual = [row for row in placements if not row.kwargs and row.profile == "transformers"]
+    usual = [row for row in placements if row.unswitched]
     system = [row for row in usual if row.role == "system"]
     yield from _by_verdict(_informative(system), "")
     yield from _tool_boundary(system)
@@ -105,7 +104,7 @@ def _informative(system: Sequence[PlacementReport]) -> list[PlacementReport]:
 
 
 def _by_verdict(rows: Sequence[PlacementReport], suffix: str) -> Iterator[Finding]:
-    for verdict, (rule, what) in _RULES.items():
+    for verdict, what in _MESSAGES.items():
         found = [row for row in rows if row.verdict == verdict]
         if not found:
             continue
@@ -118,7 +117,7 @@ def _by_verdict(rows: Sequence[PlacementReport], suffix: str) -> Iterator[Findin
         if harmless:
             message += "; the next turn changes that even without the system turn"
         yield finding(
-            rule,
+            RULE_OF_VERDICT[verdict],
             message,
             severity="note" if harmless else None,
             line=_most_common(row.line for row in found),
@@ -159,7 +158,7 @@ def _variants(placements: Sequence[PlacementReport]) -> dict[str, list[Placement
     """Group the rows that differ from the plain matrix by what makes them differ."""
     groups: dict[str, list[PlacementReport]] = {}
     for row in placements:
-        if row.kwargs or row.profile != "transformers":
+        if not row.unswitched:
             setting = settings_text(row.kwargs)
             suffix = f" with {setting}" if setting else " where messages are passed on as given"
             groups.setdefault(suffix, []).append(row)

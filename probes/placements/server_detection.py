@@ -99,14 +99,7 @@ def examine_servers(
         now: the clock of the requests.
     """
     request = Request((), kwargs=kwargs or {}, now=now)
-    matrix = [
-        each
-        for each in placements
-        if each.role == "system"
-        and each.shape == "plain"
-        and not each.kwargs
-        and each.profile == "transformers"
-    ]
+    matrix = [each for each in placements if each.role == "system" and each.usual]
     return tuple(
         dataclasses.replace(_examined(check, template, request, matrix), policy=policy)
         for check, policy in _CHECKS

@@ -39,6 +39,9 @@ CLOCK = datetime(2026, 1, 1)
 _MODULE = "tplaudit.probes.templates.llamacpp_worker"
 #: Beside the engine's own bounds, which most templates that run away exceed first.
 _LIMITS = Limits(seconds=30.0)
+#: CPU seconds that all slow renders of one template may take together, and those after which one is slow.
+_MOST_TOGETHER = 15.0
+_FREE_SECONDS = 0.5
 _PROCESS = WorkerProcess(_MODULE, watched=True)
 _LOCK = threading.Lock()
 #: Characters before and after the first difference that an excerpt shows.
@@ -139,6 +142,7 @@ class LlamaCppEngine:
         engine = load_engine()
         #: Name and build of the engine, as `llama.cpp b10775`.
         self.build = f"{engine.name} {engine.version}"
+        self._seconds: dict[str, float] = {}
 
     def render(self, prepared: EngineInput, template: ChatTemplate) -> EngineRender:
         """Render what a policy prepared, with the same messages, tools, kwargs and special tokens.
@@ -174,12 +178,27 @@ class LlamaCppEngine:
         Returns:
             For each what the engine made of it, or why it made nothing.
         """
-        errors = [_unsendable(context) for _, context in wanted]
+        errors = [self._spent(text) or _unsendable(context) for text, context in wanted]
         sendable = [
             (text, dict(context)) for (text, context), error in zip(wanted, errors, strict=True) if not error
         ]
         answers = iter(_exchange(sendable))
-        return [_outcome(next(answers)) if error is None else error for error in errors]
+        outcomes: list[EngineRender | RenderError] = []
+        for (text, _), error in zip(wanted, errors, strict=True):
+            answer = error or next(answers)
+            outcome = answer if isinstance(answer, RenderError) else _outcome(answer)
+            took = 0.0 if isinstance(answer, RenderError) else float(answer[0])
+            if isinstance(outcome, RenderLimit) and error is None:
+                took = max(took, _MOST_TOGETHER / 2)
+            self._seconds[text] = self._seconds.get(text, 0.0) + max(took - _FREE_SECONDS, 0.0)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _spent(self, text: str) -> RenderLimit | None:
+        """Return why a template is not rendered any more, where its renders took too long together."""
+        if self._seconds.get(text, 0.0) < _MOST_TOGETHER - 1:
+            return None
+        return RenderLimit(f"too slow: its renders took more than {_MOST_TOGETHER:g} s of CPU time together")
 
     def compare(self, prepared: EngineInput, template: ChatTemplate) -> EngineComparison:
         """Render a prepared request through both engines and find where the prompts part.
@@ -203,7 +222,7 @@ class LlamaCppEngine:
         (answer,) = _exchange([(template.text, {"messages": [{"role": "user", "content": "u"}]})])
         if isinstance(answer, RenderError):
             raise answer
-        error, _, found, _ = answer
+        _, error, _, found, _ = answer
         if not found:
             raise _as_render_error(error or "")
         return {str(name): bool(value) for name, value in found.items()}
@@ -239,10 +258,8 @@ def _exchange(tasks: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[Any,
     return [results[each] for each in range(len(tasks))]
 
 
-def _outcome(answer: tuple[Any, ...] | RenderError) -> EngineRender | RenderError:
-    if isinstance(answer, RenderError):
-        return answer
-    error, text, found, rewrote = answer
+def _outcome(answer: tuple[Any, ...]) -> EngineRender | RenderError:
+    _, error, text, found, rewrote = answer
     if error is not None:
         return _as_render_error(error)
     return EngineRender(str(text), {str(name): bool(value) for name, value in (found or {}).items()}, rewrote)

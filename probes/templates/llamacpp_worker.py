@@ -7,6 +7,7 @@ far more addresses than memory.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,9 +24,17 @@ def main() -> None:
     def answer(message: bytes) -> Iterator[tuple[Any, ...]]:
         seconds, tasks = wire.loads(message)
         for number, (text, variables) in enumerate(tasks):
+            started = time.process_time()
             with serving.task(number, seconds):
                 result = engine.render(text, variables)
-            yield result.error, result.text, result.extra.get("caps"), bool(result.extra.get("normalized"))
+            took = time.process_time() - started
+            yield (
+                took,
+                result.error,
+                result.text,
+                result.extra.get("caps"),
+                bool(result.extra.get("normalized")),
+            )
 
     serving.run(answer)
 

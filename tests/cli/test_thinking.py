@@ -100,21 +100,6 @@ def test_nothing_but_broken_templates(tplaudit, tmp_path: Path) -> None:
     assert done.stderr == "tplaudit: none of the inputs could be examined\n"
 
 
-def test_the_terminal_says_it_in_words(tplaudit) -> None:
-    done = tplaudit("thinking", COMMENT_ONLY)
-    assert done.returncode == 0
-    for words in (
-        "tool loop only",
-        "preserve_thinking",
-        "changes nothing, line 1",
-        "oMLX sets preserve_thinking=true",
-        "reasoning is kept within a tool loop only",
-        "history does not have it before the same reply",
-        "thinking-mention-without-effect",
-    ):
-        assert words in done.stdout
-
-
 def test_output_goes_to_a_file(tplaudit, tmp_path: Path) -> None:
     done = tplaudit("thinking", CLEAR, "--json", "--output", tmp_path / "out.json")
     assert (done.returncode, done.stdout) == (0, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....probes.errors import UsageError
-from ...output import check_output
+from ...output import check_output, json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,7 +90,9 @@ def read_outputs(items: Sequence[str] | None, as_json: bool, output: Path | None
 def _formatter(name: str) -> Callable[[Sequence[GateReport]], str]:
     match name:
         case "json":
-            from .json import json_text as formatter
+            from ....probes.gate.report import document
+
+            return lambda reports: json_text(document(reports))
         case "markdown":
             from .markdown import markdown as formatter
         case "sarif":

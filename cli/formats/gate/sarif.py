@@ -7,7 +7,6 @@ and fingerprints name what changed and not the line, so that the same change sta
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +16,7 @@ from ....probes.findings import Rule
 from ....probes.gate.budgets import BUDGETS
 from ....probes.gate.report import BudgetResult, Change, GateReport
 from ....probes.gate.rules import GATE_RULES
+from ...output import json_text
 from .words import advice, advice_for_all, budget_text, facts, headline, is_failure
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -50,10 +50,7 @@ def sarif_text(reports: Sequence[GateReport]) -> str:
         ],
         "results": results,
     }
-    return (
-        json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rules() -> Iterator[Rule]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...placements.findings import RULE_OF_VERDICT
 from ...placements.mid_system import PlacementReport
 from ...placements.verdicts import RANKS as VERDICT_RANKS
 from ...placements.verdicts import Verdict
-from ..rules import RULE_OF_VERDICT
 from ..subject import Subject
 from .differences import UNKNOWN, Difference, compare_ranks
 

@@ -122,16 +122,3 @@ def test_llama_cpp_can_move_what_stands_behind_a_gap() -> None:
     assert others is not None
     assert "no template or server setting helps" in (others.evidence or "")
     assert all(each.kind == "client" for each in others.remedies)
-
-
-def test_a_turn_that_raises_is_explained() -> None:
-    run = replayed("list_call", "vllm", DATA / "templates" / "args_concat.jinja")
-    turn = run.turns[0]
-    assert turn.error is not None
-    assert turn.failure is not None and turn.failure.message is not None
-    assert (turn.failure.line, turn.failure.message.index) == (3, 1)
-    assert turn.failure.message.field == "tool_calls"
-    assert "as a JSON text" in turn.failure.evidence
-    assert "parsed from JSON" in turn.failure.evidence
-    assert "policy as-is" in turn.failure.remedies[0].set
-    assert replayed("list_call", "as-is", DATA / "templates" / "args_concat.jinja").turns[0].error is None

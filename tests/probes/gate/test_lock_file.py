@@ -21,13 +21,7 @@ def in_view(value: dict, part: str, name: str, found: object) -> dict:
     return value | {"views": {"": view | {part: view[part] | {name: found}}}}
 
 
-def written(tmp_path: Path, source: Path, **options: object) -> Path:
-    path = tmp_path / "tplaudit.lock"
-    path.write_text(to_text(lock(str(source), **options)), encoding="utf-8")
-    return path
-
-
-def test_it_is_the_same_each_time_and_holds_no_text(tmp_path: Path) -> None:
+def test_it_is_the_same_each_time_and_holds_no_text() -> None:
     text = to_text(lock(str(STRICT)))
     assert text == to_text(lock(str(STRICT)))
     assert "im_start" not in text
@@ -35,8 +29,8 @@ def test_it_is_the_same_each_time_and_holds_no_text(tmp_path: Path) -> None:
     assert json.loads(text)["schema"] == "tplaudit.lock/1"
 
 
-def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
-    path = written(tmp_path, STRICT, kwargs={"enable_thinking": False}, special_tokens={"bos_token": "<s>"})
+def test_what_is_read_is_what_was_written(written) -> None:
+    path = written(STRICT, kwargs={"enable_thinking": False}, special_tokens={"bos_token": "<s>"})
     assert to_text(read_lock(path)) == path.read_text(encoding="utf-8")
 
 
@@ -62,8 +56,8 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         (lambda value: [value], "not a signature"),
     ],
 )
-def test_broken_signatures(tmp_path: Path, change, what: str) -> None:
-    path = written(tmp_path, STRICT)
+def test_broken_signatures(written, change, what: str) -> None:
+    path = written(STRICT)
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     with pytest.raises(InputError, match=what):
         read_lock(path)
@@ -77,9 +71,9 @@ def test_no_signature(tmp_path: Path) -> None:
         read_lock(tmp_path / "text")
 
 
-def changed(tmp_path: Path, source: Path, **values: object) -> Path:
+def changed(written, source: Path, **values: object) -> Path:
     """Return a signature of a template in which something is another value."""
-    path = written(tmp_path, source)
+    path = written(source)
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
     return path
 
@@ -92,9 +86,9 @@ def changed(tmp_path: Path, source: Path, **values: object) -> Path:
     ],
 )
 def test_a_signature_of_another_version_says_how_to_renew_it(
-    tmp_path: Path, values: dict[str, object], what: str
+    written, values: dict[str, object], what: str
 ) -> None:
-    path = changed(tmp_path, STRICT, kwargs={"a b": "it's"}, **values)
+    path = changed(written, STRICT, kwargs={"a b": "it's"}, **values)
     with pytest.raises(InputError) as raised:
         read_lock(path)
     assert what in raised.value.what

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tplaudit import fixtures
 from tplaudit.probes.gate.budgets import read_budget_option
-from tplaudit.probes.gate.report import fails, several_to_json, severities, to_json
+from tplaudit.probes.gate.report import document, fails, severities, to_json
 
 PAIRS = Path(fixtures.__file__).parent / "gate"
 STRICT = PAIRS / "strict.jinja"
@@ -45,8 +45,8 @@ def test_json_is_plain_and_repeats(report, gate) -> None:
 
 def test_several_reports_are_one_document(report, gate) -> None:
     good = gate(STRICT, STRICT)
-    assert several_to_json([good, good])["verdict"] == "pass"
-    both = several_to_json([good, report])
+    assert document([good, good])["verdict"] == "pass"
+    both = document([good, report])
     assert (both["verdict"], len(both["results"])) == ("fail", 2)
 
 

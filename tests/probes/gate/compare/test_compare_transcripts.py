@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
-import pytest
 from tplaudit import fixtures
 from tplaudit.probes.gate.compare.compare_transcripts import compare_replays
 from tplaudit.probes.gate.observe.replays import ReplayNumbers
@@ -18,24 +16,6 @@ LOG = Subject("transcript", "log.jsonl")
 NUMBERS = ReplayNumbers(
     "a/chat.jsonl", "omlx", 4, 0, 1000, ((100, 0), (50, 200), (150, 300), (100, 350)), 200, 120, None
 )
-
-
-@pytest.fixture
-def reminders(tmp_path: Path) -> Path:
-    """Return a folder with one transcript that has a later system turn."""
-    messages = [
-        {"role": "system", "content": "You keep the lighthouse's log."},
-        {"role": "user", "content": "Which lamps burnt last night?"},
-        {"role": "assistant", "content": "The northern and the eastern one."},
-        {"role": "system", "content": "Reminder: the log closes at noon."},
-        {"role": "user", "content": "And which of them failed?"},
-        {"role": "assistant", "content": "None of them, all night long."},
-    ]
-    folder = tmp_path / "transcripts"
-    folder.mkdir()
-    (folder / "log.jsonl").write_text("".join(json.dumps(message) + "\n" for message in messages))
-    (folder / "notes.md").write_text("no transcript")
-    return folder
 
 
 def of_transcripts(report) -> set[tuple[str, str, tuple[str, ...]]]:

@@ -23,24 +23,6 @@ PAIRS = Path(fixtures.__file__).parent / "gate"
 STRICT = PAIRS / "strict.jinja"
 
 
-@pytest.fixture
-def reminders(tmp_path: Path) -> Path:
-    """Return a folder with one transcript that has a later system turn."""
-    messages = [
-        {"role": "system", "content": "You keep the lighthouse's log."},
-        {"role": "user", "content": "Which lamps burnt last night?"},
-        {"role": "assistant", "content": "The northern and the eastern one."},
-        {"role": "system", "content": "Reminder: the log closes at noon."},
-        {"role": "user", "content": "And which of them failed?"},
-        {"role": "assistant", "content": "None of them, all night long."},
-    ]
-    folder = tmp_path / "transcripts"
-    folder.mkdir()
-    (folder / "log.jsonl").write_text("".join(json.dumps(message) + "\n" for message in messages))
-    (folder / "notes.md").write_text("no transcript")
-    return folder
-
-
 def test_the_layers_of_the_models_decide_on_the_cache(gate, tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
