@@ -258,7 +258,7 @@ class _PolicyRun:
         self._marks = BoundaryFinder(self.encoder, Layers.of(replay.model_kind))
         self._stored = StoredSequences()
         self._lone = LoneCaches(lambda: replay.new_cache(policy, limited=False), self._stored.sequence)
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, _KeptPrompt] = {}
         self._stand_ins: dict[int, int | None] = {}
         self._prompts: dict[int, Prompt] = {}
         self._looked_up: list[Continuation] = []
@@ -378,7 +378,7 @@ class _PolicyRun:
         sequence = np.concatenate([ids, output]) if len(output) else ids
         self._lone.store(base, Step(prompt.turn, len(ids), marks), ids, sequence)
         self._stored.add(prompt.turn, sequence)
-        self._kept[prompt.turn] = _Kept(Step(prompt.turn, len(ids), marks), base, reply, len(output))
+        self._kept[prompt.turn] = _KeptPrompt(Step(prompt.turn, len(ids), marks), base, reply, len(output))
         self._prompts.pop(base or 0, None)
         self._prompts[prompt.turn] = prompt
         return TurnReport(
@@ -543,7 +543,7 @@ class _PolicyRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptPrompt:
     """What is kept of a turn that stored a sequence.
 
     Attributes:

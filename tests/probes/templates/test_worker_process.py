@@ -523,14 +523,6 @@ def test_memory_is_watched_where_the_system_does_not_limit_it() -> None:
     assert resident_bytes(os.getpid()) > 1_000_000
 
 
-def test_the_parsing_of_a_template_is_bounded() -> None:
-    template = ChatTemplate({"default": "{{ a }}" * 140_000}, source="", limits=LIMITS)
-    with pytest.raises(RenderLimit):
-        template.render(MESSAGES)
-    with pytest.raises(RenderLimit):
-        template.choose(None).check()
-
-
 def test_a_long_output_is_stopped() -> None:
     template = ChatTemplate({"default": LOOP + "{{ messages }}{% endfor %}"}, source="", limits=LIMITS)
     with pytest.raises(RenderLimit, match="too long: the template wrote more than 5,000,000 characters"):
