@@ -566,7 +566,7 @@ def _is_replied_to(compared: Comparison) -> bool:
         return False
     data = messages[start].data
     if "role" in data:
-        return data["role"] == "assistant"
+        return bool(data["role"] == "assistant")
     return not str(data.get("type", "")).endswith("_output")
 
 
