@@ -17,7 +17,19 @@ try:
 
     from .. import __version__
     from ..probes.errors import TplauditError, UsageError
-    from . import calibrate, explain, gate, lock, policies, probe, render, replay, rules, thinking
+    from . import (
+        calibrate,
+        explain,
+        gate,
+        lock,
+        policies,
+        probe,
+        render,
+        replay,
+        rules,
+        thinking,
+        transcripts,
+    )
     from .help import HelpCommand, HelpGroup
     from .output import discard_stdout, say
 except KeyboardInterrupt:
@@ -35,6 +47,7 @@ app = typer.Typer(
 app.command("probe", cls=HelpCommand)(probe.command)
 app.command("thinking", cls=HelpCommand)(thinking.command)
 app.command("replay", cls=HelpCommand)(replay.command)
+app.command("transcripts", cls=HelpCommand)(transcripts.command)
 app.command("calibrate", cls=HelpCommand)(calibrate.command)
 app.command("render", cls=HelpCommand)(render.command)
 app.command("policies", cls=HelpCommand)(policies.command)

@@ -57,7 +57,7 @@ class CalibrateOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSoFar:
+class CalibrateOutcome:
     """What is kept after measuring, the tokens that are left, and the exit code so far.
 
     `repeated`: whether measurements that were there before were made again.
@@ -89,7 +89,7 @@ def command(given: CalibrateOptions) -> None:
     found = options.find_calibration(identity)
     if found is not None and _is_complete(found, given):
         say(f"note: all of this was measured on {found.measured}; --again repeats it")
-        measured = MeasuredSoFar(found)
+        measured = CalibrateOutcome(found)
     else:
         measured = _measure(given, found_model, identity, file, found)
     _write(given, measured.calibration, file)
@@ -117,7 +117,7 @@ def _measure(
     identity: CalibratedModel,
     file: Path,
     found: Calibration | None,
-) -> MeasuredSoFar:
+) -> CalibrateOutcome:
     """Measure what is missing, or everything again."""
     from ..probes.cost.calibration import check_writable
 
@@ -186,7 +186,7 @@ def _kept(points: int) -> str:
 
 def _measured(
     engine: MLXEngine, calibration: Calibration, file: Path, given: CalibrateOptions, *, again: bool
-) -> MeasuredSoFar:
+) -> CalibrateOutcome:
     """Measure, and keep each run at once."""
     from ..probes.cost.calibration import keep_point
     from ..probes.cost.measure import calibrate, tokens_to_run
@@ -209,4 +209,4 @@ def _measured(
     except KeyboardInterrupt:
         code = 130
     left = left if again else tokens_to_run(calibration, depth, repeats)
-    return MeasuredSoFar(calibration, left, code, repeated=again)
+    return CalibrateOutcome(calibration, left, code, repeated=again)

@@ -32,6 +32,10 @@ _EXAMPLES = {
         ),
         Example("Explain one turn in full.", "tplaudit replay session.jsonl --explain 3"),
     ),
+    "transcripts": (
+        Example("Which conversations are in a recorded session?", "tplaudit transcripts session.jsonl"),
+        Example("What does each request continue?", "tplaudit transcripts session.jsonl --json"),
+    ),
     "calibrate": (
         Example(
             "Measure a model, so that replay predicts seconds.", "tplaudit calibrate bundled --depth 512"

@@ -87,6 +87,10 @@ class ReplayOptions(options.TranscriptOptions):
             metavar="TURN",
         ),
     ] = None
+    conversation: Annotated[
+        int | None,
+        options.option(OUTPUT, "Print one conversation; the cache sees all of them.", min=1, metavar="N"),
+    ] = None
     no_causes: Annotated[
         bool,
         options.option(OUTPUT, "Say where prompts diverge, and do not look for the causes.", "--no-causes"),
@@ -281,6 +285,7 @@ def _write(given: ReplayOptions, report: ReplayReport) -> None:
         return
     if not numbers:
         return
+    _check_conversation(given.conversation, report)
     if given.as_json:
         from ..probes.replay.replay_report import to_json
 
@@ -292,7 +297,18 @@ def _write(given: ReplayOptions, report: ReplayReport) -> None:
     else:
         from .formats.replay_text import draw
 
-        write_rich(lambda console: draw(report, console), given.output)
+        write_rich(lambda console: draw(report, console, given.conversation), given.output)
+
+
+def _check_conversation(number: int | None, report: ReplayReport) -> None:
+    """Raise UsageError where there is no such conversation."""
+    from ..probes.errors import UsageError
+
+    last = len(report.policies[0].conversations)
+    if number is not None and number > last:
+        raise UsageError(
+            f"there is no conversation {number}", where="--conversation", fix=f"give one from 1 to {last}"
+        )
 
 
 def _exit_code(given: ReplayOptions, report: ReplayReport, code: int) -> int:

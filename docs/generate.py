@@ -190,9 +190,11 @@ def schemas() -> dict[str, str]:
     import msgspec
     from tplaudit.probes.cost import calibration
     from tplaudit.probes.replay import replay_report as report
+    from tplaudit.probes.transcripts.grouping import listing
 
     documents: dict[str, tuple[type, str]] = {
-        "replay-1.json": (report.ReplayReport, report.SCHEMA),
+        "replay-2.json": (report.ReplayReport, report.SCHEMA),
+        "transcripts-1.json": (listing.TranscriptListing, listing.SCHEMA),
         "calibration-1.json": (calibration.Calibration, calibration.SCHEMA),
     }
     return {name: _schema(msgspec.json.schema(kind), title) for name, (kind, title) in documents.items()}

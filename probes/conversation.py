@@ -170,17 +170,19 @@ def written_alike(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The ordered requests of one conversation, read anew at each iteration and never held whole.
+    """The ordered requests that one server saw, read anew at each iteration and never held whole.
 
     Attributes:
         source: what a person called it: a path, or `-`.
         dialect: the wire format of its requests.
         open: starts reading from the beginning.
+        format: name of the format that it is stored in; empty where it is in none.
     """
 
     source: str
     dialect: Dialect
     open: Callable[[], Iterator[Request]]
+    format: str = ""
 
     def __iter__(self) -> Iterator[Request]:
         return self.open()
@@ -194,7 +196,7 @@ class Transcript:
             for request in self.open():
                 yield request.replace(kwargs={**request.kwargs, **kwargs})
 
-        return Transcript(self.source, self.dialect, read)
+        return dataclasses.replace(self, open=read)
 
 
 def named_messages(indices: Iterable[int]) -> str:

@@ -226,10 +226,22 @@ _ROWS = (
         "Neither server nor template can help; let the client compact less often, and all at once",
     ),
     Rule(
+        "heads-share-less",
+        "warning",
+        "Conversations that begin with the same tools and system text share much less of their prompts",
+        "Keep what changes behind the system text; use a server or template that writes it and tools first",
+    ),
+    Rule(
         "client-drops-reasoning",
         "warning",
         "The client does not send reasoning back, so history differs from what was generated",
         "Let the client send reasoning_content with every assistant turn",
+    ),
+    Rule(
+        "compaction",
+        "note",
+        "The client began its conversation anew from a summary, and the prompt was computed again",
+        "Where the client lets you choose, compact less often, and with the same tools and system text",
     ),
     Rule(
         "block-rests",

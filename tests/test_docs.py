@@ -88,7 +88,7 @@ def test_schema_files_are_current(name: str) -> None:
 )
 def test_real_output_validates(arguments: list[str]) -> None:
     document = _replay(*arguments)
-    schema = json.loads((generate.SCHEMAS / "replay-1.json").read_text(encoding="utf-8"))
+    schema = json.loads((generate.SCHEMAS / "replay-2.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
     assert document["schema"] == report.SCHEMA == schema["title"]
 
@@ -107,7 +107,7 @@ def test_a_calibration_validates() -> None:
 
 def test_the_schema_refuses_another_document() -> None:
     document = _replay("chat", "--engine", "tokens")
-    schema = json.loads((generate.SCHEMAS / "replay-1.json").read_text(encoding="utf-8"))
+    schema = json.loads((generate.SCHEMAS / "replay-2.json").read_text(encoding="utf-8"))
     document["policies"][0]["turns"][0]["reused"] = "many"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)

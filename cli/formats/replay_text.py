@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +18,8 @@ from ...probes.replay.replay_report import (
     Totals,
     TurnReport,
 )
+from ...probes.replay.summary import fails_sentence
+from .conversations_text import draw_conversations
 from .durations import duration
 from .tables import titled
 
@@ -27,17 +30,21 @@ STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
 _COUNTS = ("turn", "prompt", "shared", "reused", "re-prefill", "unavoidable", "avoidable")
 _WHY = ("diverges at", "cause", "remedy (tokens saved)")
-_WHERE = ("first divergence from the closest stored prompt",)
+_WHERE = ("first divergence from what its predecessor stored",)
 #: Columns that a narrower console leaves out, so that the others can be read.
 _LEAST_WIDTH = {"remedy (tokens saved)": 130, "unavoidable": 120, "reused": 120, "re-prefill": 90}
 
 
-def draw(report: ReplayReport, console: Console) -> None:
-    """Print the report."""
+def draw(report: ReplayReport, console: Console, conversation: int | None = None) -> None:
+    """Print the report, or what of it belongs to one conversation."""
     if not report.complete:
         console.print(escape(f"Incomplete: {report.error}."), style="bold")
     for policy in report.policies:
-        console.print(_turns(report, policy, console.width))
+        if policy.fails is not None and policy.fails.turns == policy.fails.of:
+            console.print(escape(f"policy {policy.policy} {fails_sentence(policy.fails)}"), style="red")
+            console.print()
+            continue
+        draw_conversations(policy, partial(_table, width=console.width), console, conversation)
         console.print(escape(policy.summary))
         for line in _tried(policy):
             console.print(escape(line))
@@ -62,13 +69,13 @@ def draw(report: ReplayReport, console: Console) -> None:
         )
 
 
-def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
-    timed = policy.totals.seconds is not None
-    explained = any(turn.divergence and turn.divergence.cause for turn in policy.turns)
+def _table(title: str, turns: Sequence[TurnReport], totals: Totals, *, width: int) -> Table:
+    """Return some turns as a table, with their sums in its last row."""
+    timed = totals.seconds is not None
+    explained = any(turn.divergence and turn.divergence.cause for turn in turns)
     columns = [*_COUNTS, *(["seconds"] if timed else []), *(_WHY if explained else _WHERE)]
     hidden = {name for name, least in _LEAST_WIDTH.items() if width < least}
     shown = [at for at, name in enumerate(columns) if name not in hidden]
-    totals = policy.totals
     last = [
         "sum",
         _number(totals.prompt_tokens),
@@ -77,17 +84,17 @@ def _turns(report: ReplayReport, policy: PolicyReport, width: int) -> Table:
         _number(totals.reprefill),
         _number(totals.unavoidable),
         _number(totals.avoidable),
-        *([_seconds(totals.seconds, _predicted(policy.turns))] if timed else []),
+        *([_seconds(totals.seconds, _predicted(turns))] if timed else []),
         *_share(totals, explained),
     ]
-    table = titled(escape(f"policy {policy.policy}"))
+    table = titled(escape(title))
     for at in shown:
         name = columns[at]
         if name in _COUNTS or name == "seconds":
             table.add_column(name, justify="right", no_wrap=True)
         else:
             table.add_column(name, overflow="fold")
-    for same in _groups(policy.turns):
+    for same in _groups(turns):
         row = _row(same, timed, explained)
         table.add_row(*(row[at] for at in shown), style="red" if same[0].error else None)
     table.add_section()
@@ -249,16 +256,17 @@ def _comparison(report: ReplayReport) -> Table:
     names = ("turns", "raised", "prompt tokens", "reused", "re-prefilled", "avoidable")
     for name in (*names, *(("seconds", "wasted") if timed else ())):
         table.add_column(name, justify="right", no_wrap=True)
-    for policy in report.policies:
+    for policy in sorted(report.policies, key=lambda each: each.totals.failed):
         totals = policy.totals
+        avoidable = f"{_number(totals.avoidable)} ({_percent(totals.avoidable, totals.prompt_tokens)})"
         table.add_row(
             escape(policy.policy),
             _number(len(policy.turns)),
-            _number(sum(turn.error is not None for turn in policy.turns)),
+            _number(totals.failed),
             _number(totals.prompt_tokens),
             _number(totals.reused),
             _number(totals.reprefill),
-            f"{_number(totals.avoidable)} ({_percent(totals.avoidable, totals.prompt_tokens)})",
+            "fails" if policy.fails else avoidable,
             *([_seconds(totals.seconds, _predicted(policy.turns)), _wasted(totals)] if timed else []),
         )
     return table

@@ -8,7 +8,15 @@ from difflib import SequenceMatcher
 from rich.console import Console
 from rich.text import Text
 
-from ...probes.replay.replay_report import Divergence, MessageRef, Place, Remedy, ReplayReport, TurnReport
+from ...probes.replay.replay_report import (
+    Divergence,
+    MessageRef,
+    Place,
+    PolicyReport,
+    Remedy,
+    ReplayReport,
+    TurnReport,
+)
 from .durations import duration
 
 #: Characters of each text shown from the divergence point on, and before it.
@@ -23,9 +31,22 @@ def draw_turn(report: ReplayReport, number: int, console: Console) -> None:
         for turn in policy.turns:
             if turn.turn == number:
                 console.print(Text(f"turn {number}, policy {policy.policy}", style="bold"))
+                console.print(_field("belongs", _belongs(turn, policy)), soft_wrap=True)
                 for line in _lines(turn, policy.server_cache.block_size):
                     console.print(line, soft_wrap=True)
                 console.print()
+
+
+def _belongs(turn: TurnReport, policy: PolicyReport) -> str:
+    """Say which conversation a turn is of, and what it continues."""
+    names = {each.conversation: each.shown for each in policy.conversations}
+    how = {
+        "begins": "which it begins",
+        "appended": f"appended to turn {turn.predecessor}",
+        "edited": f"turn {turn.predecessor} with something changed in it",
+        "branch": f"a branch from turn {turn.predecessor}, which was continued otherwise before",
+    }[turn.relation]
+    return f"to {names.get(turn.conversation, turn.conversation)}: {how}"
 
 
 def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
@@ -47,13 +68,15 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     if turn.divergence is None:
         yield _field(
             "diverges",
-            "nowhere: a stored prompt is a prefix of this one" if turn.depth else "nothing is stored yet",
+            "nowhere: it begins a conversation"
+            if turn.predecessor is None
+            else "nowhere: what its predecessor stored is a prefix of it",
         )
         since = turn.since_previous
         if since is not None and since.cause is not None:
             yield _field(
                 "previous",
-                f"diverges from the previous turn's prompt at token {since.tokens:,}: {since.cause}",
+                f"diverges from its predecessor's prompt at token {since.tokens:,}: {since.cause}",
             )
     else:
         yield from _divergence(turn.divergence, block_size)

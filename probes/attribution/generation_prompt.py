@@ -78,7 +78,12 @@ def generation_prompt(
     if switch is None:
         return GenerationPrompt(plain.text, plain.persists)
     template.render_ahead(
-        {"messages": messages, "kwargs": {**given, switch: value}, "add_generation_prompt": prompted, "now": now}
+        {
+            "messages": messages,
+            "kwargs": {**given, switch: value},
+            "add_generation_prompt": prompted,
+            "now": now,
+        }
         for value in (True, False)
         for messages, prompted in (([_PROBE], True), (_REPLIED, False))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from ..tokenization.tokens import common_prefix_ids
@@ -47,21 +48,28 @@ def kept_tokens(
 
 def _start(earlier: Prompt, later: Prompt, spans: tuple[TextSpan, ...], new: Collection[int]) -> int:
     """Return where the new messages begin that stand behind the others."""
-    if not new:
+    appended = _appended(later, new)
+    if not appended:
         body = later.body
         return len(body) if later.text.startswith(body) else len(later.text)
     fresh = sorted(
         (span.rendered_index, span.start)
         for span in spans
-        if span.message in new and not _is_system(later, span)
+        if span.message in appended and not _is_system(later, span)
     )
     if not fresh:
-        before = [span.end for span in spans if span.message not in new]
+        before = [span.end for span in spans if span.message not in appended]
     else:
-        before = [span.end for span in spans if span.message not in new and span.end <= fresh[0][1]]
+        before = [span.end for span in spans if span.message not in appended and span.end <= fresh[0][1]]
     end = max(before, default=0)
     closing = _closing(earlier)
     return end + len(closing) if closing and later.text.startswith(closing, end) else end
+
+
+def _appended(later: Prompt, new: Collection[int]) -> frozenset[int]:
+    """Return which of the new messages stand behind all others."""
+    indices = [message.index for message in reversed(later.client.messages)]
+    return frozenset(takewhile(lambda index: index in new, indices))
 
 
 def _is_system(prompt: Prompt, span: TextSpan) -> bool:

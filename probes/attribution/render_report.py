@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..policies.base import Policy
 from ..templates.template import ChatTemplate
 from ..tokenization.special_tokens import special_texts
+from ..transcripts.grouping.conversations import Continuation, Conversations
 from .prompt_diff import DiffSide, PromptDiff, compare
 from .rendered import Rendered, RenderedTurn, render_turn, turn_to_json
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ..templates.llamacpp import LlamaCppEngine
     from ..tokenization.tokens import IncrementalEncoder
 
-SCHEMA = "tplaudit.render/1"
+SCHEMA = "tplaudit.render/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,11 @@ def render_turns(
         UsageError: it has no such turn, or none.
     """
     turns: dict[int, RenderedTurn] = {}
-    for number, request in _chosen(plan):
+    for continuation, request in _chosen(plan):
         if progress is not None:
-            progress(number)
-        turns[number] = render_turn(
-            number, request, template, plan.policies, encoder=encoder, engine=plan.engine
+            progress(continuation.turn)
+        turns[continuation.turn] = render_turn(
+            continuation, request, template, plan.policies, encoder=encoder, engine=plan.engine
         )
     diffs: tuple[PromptDiff, ...] = ()
     if plan.diff_turns is not None:
@@ -116,15 +117,17 @@ def render_turns(
     )
 
 
-def _chosen(plan: RenderPlan) -> Iterator[tuple[int, Request]]:
-    """Yield the turns to render, each with its number. Requests behind the last one are not read."""
+def _chosen(plan: RenderPlan) -> Iterator[tuple[Continuation, Request]]:
+    """Yield the turns to render, each with what it continues. Requests behind the last one are not read."""
     wanted = plan.diff_turns or ((plan.turn,) if plan.turn else ())
+    conversations = Conversations()
     count = 0
-    last = None
-    for count, request in enumerate(plan.transcript, 1):
-        last = request
+    last: tuple[Continuation, Request] | None = None
+    for count, written in enumerate(plan.transcript, 1):
+        request, continuation = conversations.add(count, written)
+        last = continuation, request
         if count in wanted or (plan.every and not wanted):
-            yield count, request
+            yield last
         if wanted and count >= max(wanted):
             return
     if last is None:
@@ -134,7 +137,7 @@ def _chosen(plan: RenderPlan) -> Iterator[tuple[int, Request]]:
         what = f"there is no turn {max(wanted)}, only {count}"
         raise UsageError(what, where=plan.transcript.source, fix="give a smaller number")
     if not plan.every:
-        yield count, last
+        yield last
 
 
 def _compared(old_turn: int, new_turn: int, old: Rendered, new: Rendered) -> PromptDiff:

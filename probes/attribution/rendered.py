@@ -10,6 +10,7 @@ from ..conversation import Request
 from ..errors import RenderError
 from ..policies.base import Action, Policy, Prepared, render_prepared
 from ..templates.template import ChatTemplate
+from ..transcripts.grouping.conversations import Continuation
 from .missing_texts import missing_texts
 from .system_turn_outcomes import SystemTurn, system_turns
 from .text_spans import TextSpan, find_texts
@@ -70,18 +71,23 @@ class RenderedTurn:
     """One turn under each policy.
 
     Attributes:
-        turn: number of the request, counted from 1.
+        continuation: what it continues.
         request: the request as the client sent it.
         policies: in the order in which they were named.
     """
 
-    turn: int
+    continuation: Continuation
     request: Request
     policies: tuple[Rendered, ...]
 
+    @property
+    def turn(self) -> int:
+        """Number of the request, counted from 1."""
+        return self.continuation.turn
+
 
 def render_turn(
-    turn: int,
+    continuation: Continuation,
     request: Request,
     template: ChatTemplate,
     policies: Sequence[Policy],
@@ -92,7 +98,7 @@ def render_turn(
     """Render a request under each policy.
 
     Args:
-        turn: its number.
+        continuation: its number, and what it continues.
         request: as the client sent it.
         template: the model's chat template.
         policies: what the servers do to the messages first.
@@ -100,7 +106,7 @@ def render_turn(
         engine: renders once more with llama.cpp's engine, where given.
     """
     rendered = tuple(_render(request, template, policy, encoder, engine) for policy in policies)
-    return RenderedTurn(turn, request, rendered)
+    return RenderedTurn(continuation, request, rendered)
 
 
 def _render(
@@ -149,7 +155,11 @@ def describe(action: Action) -> str:
 
 def turn_to_json(turn: RenderedTurn) -> dict[str, Any]:
     """Return a turn as docs/render.md describes it."""
-    return {"turn": turn.turn, "policies": [_to_json(each) for each in turn.policies]}
+    continuation = asdict(turn.continuation)
+    return {
+        **{key: list(value) if isinstance(value, tuple) else value for key, value in continuation.items()},
+        "policies": [_to_json(each) for each in turn.policies],
+    }
 
 
 def _to_json(rendered: Rendered) -> dict[str, Any]:

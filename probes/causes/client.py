@@ -92,8 +92,12 @@ def searches_tools(request: Request) -> bool:
     return any(
         isinstance(block, Mapping) and _has_reference(block)
         for message in request.messages
-        for block in (message.data.get("content") if isinstance(message.data.get("content"), list) else ())
+        for block in _blocks(message.data.get("content"))
     )
+
+
+def _blocks(content: object) -> list[Any]:
+    return content if isinstance(content, list) else []
 
 
 def _has_reference(block: Mapping[str, Any]) -> bool:

@@ -49,12 +49,12 @@ def _stripped(content: Any, strip: Callable[[str], str]) -> Any:
     changed = False
     for block in content:
         text = block.get("text") if isinstance(block, Mapping) else None
-        left = strip(text) if isinstance(text, str) else text
-        changed |= left != text
-        if left == text:
+        rest = strip(text) if isinstance(text, str) else text
+        changed |= rest != text
+        if rest == text:
             blocks.append(block)
-        elif left:
-            blocks.append({**block, "text": left})
+        elif rest:
+            blocks.append({**block, "text": rest})
     return blocks if changed else content
 
 

@@ -134,9 +134,9 @@ class Prompts:
             ]
         )
 
-    def render_without_run(self, cases: Iterable[Case]) -> None:
-        """Render at once the prompts without the runs of several cases."""
-        self._render([(case.without_run, case.tools, False, None) for case in cases])
+    def render_plain(self, conversations: Iterable[tuple[Conversation, bool]]) -> None:
+        """Render at once several conversations, each with or without tools, without a generation prompt."""
+        self._render([(conversation, tools, False, None) for conversation, tools in conversations])
 
     def _rendered(
         self, conversation: Conversation, tools: bool, prompted: bool, text: str | None
@@ -221,8 +221,10 @@ def examine_all(prompts: Prompts, cases: Sequence[Case]) -> list[PlacementReport
     """Say what a template does with the system turns of several cases, rendering for all of them at once."""
     prompts.render(cases)
     found = [_judged(prompts, case) for case in cases]
-    prompts.render_without_run(
-        case for case, each in zip(cases, found, strict=True) if each.before is not None and case.successor
+    prompts.render_plain(
+        (case.without_run, case.tools)
+        for case, each in zip(cases, found, strict=True)
+        if each.before is not None and case.successor
     )
     wanted = [
         (case.conversation, case.tools, case.prompted, each.offset)
@@ -310,6 +312,9 @@ def _report(case: Case, verdict: Verdict, **rest: Any) -> PlacementReport:
 def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
     """Yield the other profile, and the switches, with which a representative placement's prompt changes."""
     raw = Prompts(prompts.template, prompts.kwargs, prompts.now, "raw")
+    place = REPRESENTATIVE
+    for each in (prompts, raw):
+        each.render_plain([(place.history, place.tools), (place.conversation, place.tools)])
     if _outcome(raw, REPRESENTATIVE) != _outcome(prompts, REPRESENTATIVE):
         yield raw, {}
     case = next((case for case in _REPRESENTATIVES if _renders(prompts, case)), None)
@@ -319,6 +324,7 @@ def _variants(prompts: Prompts) -> Iterator[tuple[Prompts, dict[str, Any]]]:
     for name, values in switches(prompts.source(case.tools)).items():
         for value in values if name not in prompts.kwargs else ():
             variant = Prompts(prompts.template, {**prompts.kwargs, name: value}, prompts.now)
+            variant.render_plain([(case.history, case.tools), (case.conversation, case.tools)])
             if _renders(variant, case) and _outcome(variant, case) != usual:
                 yield variant, {name: value}
 

@@ -27,6 +27,12 @@ _IN_PARTS = {
 
 def check_template(prompts: Prompts) -> Iterator[Finding]:
     """Yield the findings of all checks."""
+    prompts.render_plain(
+        [
+            *((conversation, role == "tool") for role, conversation in _IN_PARTS.items()),
+            *((("user", calls, "result-1"), True) for calls in ("call", "call/text")),
+        ]
+    )
     for check in (clock, string_arguments, parts_lists):
         yield from check(prompts)
 

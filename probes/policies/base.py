@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from ..conversation import Message, Request
 from ..errors import RenderError, RenderLimit
-
-if TYPE_CHECKING:  # the template brings Jinja, which listing the policies does without
-    from ..templates.rendering import Profile
-    from ..templates.template import ChatTemplate
+from ..templates.rendering import Profile
+from ..templates.template import ChatTemplate
 
 ActionKind = Literal[
     "kept",
@@ -94,6 +92,12 @@ class Prepared:
     profile: Profile = "transformers"
     error: RenderError | None = None
 
+    def then(self, step: Callable[[Messages], Rewrite]) -> Prepared:
+        """Return what a further step makes of the messages, with the actions of both."""
+        after = step(self.request.messages)
+        request = self.request.replace(messages=after.messages)
+        return replace(self, request=request, actions=self.actions + after.actions)
+
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
@@ -111,10 +115,6 @@ class Rewrite:
         """Return the result of a further step, with the actions of both."""
         after = step(self.messages)
         return Rewrite(after.messages, self.actions + after.actions)
-
-    def of(self, request: Request) -> Prepared:
-        """Return `request` with these messages, and the actions that led to them."""
-        return Prepared(request.replace(messages=self.messages), self.actions)
 
 
 class Policy(Protocol):

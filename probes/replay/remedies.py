@@ -75,7 +75,7 @@ def _tried(
     if not candidates or not most:
         return
     singles = [_replayed(replay, session, before, (remedy,)) for remedy in candidates[:most]]
-    found = {id(one): (_Step(one, before.totals.reprefill),) for one in singles}
+    found: dict[int, tuple[_Step, ...]] = {id(one): (_Step(one, before.totals.reprefill),) for one in singles}
     best = min(singles, key=lambda one: one.rank)
     everything = list(singles)
     for remedy in sorted(candidates[:most], key=lambda each: -each.saves):

@@ -459,11 +459,29 @@ class TriedRemedy:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyFailure:
+    """That turns raise under a policy.
+
+    Attributes:
+        turns: how many do.
+        of: how many turns there are.
+        first_turn: the first that does.
+        why: what that one raises.
+    """
+
+    turns: int
+    of: int
+    first_turn: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
     """All turns under one policy, against a cache of its own.
 
     Attributes:
         conversations: what the turns belong to.
+        fails: that turns raise; None where none does.
         server_cache: the cache.
         cache: what it did.
         tried: remedies that were replayed on the whole session, the best first.
@@ -476,6 +494,7 @@ class PolicyReport:
     cache: CacheCounts
     summary: str
     server_cache: CacheInfo
+    fails: PolicyFailure | None = None
     tried: tuple[TriedRemedy, ...] = ()
 
 

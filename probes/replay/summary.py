@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..conversation import named_messages
 from ..policies.base import Action
 from .findings import still_depth
-from .replay_report import Divergence, TurnReport
+from .replay_report import Divergence, PolicyFailure, TurnReport
 
 
 def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
@@ -20,8 +20,9 @@ def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
     if not turns:
         return "No request was replayed."
     raised = [turn for turn in turns if turn.error is not None]
-    if len(raised) == len(turns):
-        return f"No turn rendered: {turns[0].error}"
+    failure = failure_of(turns)
+    if failure is not None and failure.turns == failure.of:
+        return f"It {fails_sentence(failure)}"
     sentences = [
         _raised_sentence(turns, raised) if raised else None,
         _worst_sentence(turns, block_size),
@@ -31,9 +32,24 @@ def summarise(turns: Sequence[TurnReport], block_size: int) -> str:
     return " ".join(filter(None, sentences))
 
 
+def failure_of(turns: Sequence[TurnReport]) -> PolicyFailure | None:
+    """Return how many turns raise, and why the first does; None where none does."""
+    raised = [turn for turn in turns if turn.error is not None]
+    if not raised:
+        return None
+    return PolicyFailure(len(raised), len(turns), raised[0].turn, str(raised[0].error))
+
+
+def fails_sentence(failure: PolicyFailure) -> str:
+    """Say that turns raise, and why, from the verb on."""
+    raise_ = "turn raises" if failure.of == 1 else "turns raise"
+    return f"fails: {failure.turns} of {failure.of} {raise_}, because {failure.why.rstrip('.')}."
+
+
 def _raised_sentence(turns: Sequence[TurnReport], raised: Sequence[TurnReport]) -> str:
-    said = str(raised[0].error).rstrip(".")
-    return f"{len(raised)} of {len(turns)} turns raised, first turn {raised[0].turn}: {said}. For the others:"
+    failure = failure_of(turns)
+    assert failure is not None
+    return f"It {fails_sentence(failure)} The first is turn {failure.first_turn}. For the others:"
 
 
 def _worst_sentence(turns: Sequence[TurnReport], block_size: int) -> str:

@@ -1,4 +1,4 @@
-"""What a template takes from outside: variables that it reads before it sets them, and the values it knows."""
+"""What a template takes from outside: variables that it reads before it sets them, and values it knows."""
 
 from __future__ import annotations
 

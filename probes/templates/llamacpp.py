@@ -6,25 +6,27 @@ its rewriting of contents and its default variables. What stands above that in t
 missing system role, arguments of tool calls) is done by the policy `llama-cpp`.
 
 Bounds: a render has 5,000,000,000 units of fuel and 512 MiB of linear memory, both set by ggufdoctor 0.3; the
-fuel of an endless loop lasts for seconds (docs/engines.md has measurements). It runs inside this process and
-cannot be stopped earlier. Whatever goes wrong is a RenderError.
+fuel of an endless loop lasts for seconds (docs/engines.md has measurements). It runs in a process of its own
+(llamacpp_worker.py), with bounds of its own. Whatever goes wrong is a RenderError.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..conversation import Request
 from ..errors import InputError, RenderError, RenderLimit
-from ..policies.base import Prepared
 from ..text import common_prefix
-from .wire import plain
+from .rendering import Limits, Profile
+from .wire import dumps, plain
+from .worker_process import WorkerDied, WorkerProcess, does_not_start
 
 if TYPE_CHECKING:
     from .template import ChatTemplate
@@ -34,6 +36,14 @@ EXTRA = "pip install 'tplaudit[llamacpp]'"
 _MADE_UP = ("bos_token", "eos_token", "unk_token", "pad_token")
 #: What `strftime_now` shows in the engine, whose clock stands still.
 CLOCK = datetime(2026, 1, 1)
+_MODULE = "tplaudit.probes.templates.llamacpp_worker"
+#: Beside the engine's own bounds, which most templates that run away exceed first.
+_LIMITS = Limits(seconds=30.0)
+#: CPU seconds that all slow renders of one template may take together, and those after which one is slow.
+_MOST_TOGETHER = 15.0
+_FREE_SECONDS = 0.5
+_PROCESS = WorkerProcess(_MODULE, watched=True)
+_LOCK = threading.Lock()
 #: Characters before and after the first difference that an excerpt shows.
 _AROUND = 40
 
@@ -102,22 +112,39 @@ class EngineComparison:
         return self.difference is None and (self.transformers is None) == (self.llamacpp is None)
 
 
+class EngineInput(Protocol):
+    """What a policy prepared, as far as an engine is concerned."""
+
+    @property
+    def request(self) -> Request:
+        """The rewritten request."""
+        ...
+
+    @property
+    def profile(self) -> Profile:
+        """What the server's renderer gives a template besides the messages."""
+        ...
+
+    @property
+    def error(self) -> RenderError | None:
+        """What the server answers instead of rendering, where it does not take such a request."""
+        ...
+
+
 class LlamaCppEngine:
-    """The engine, compiled when first used.
+    """The engine, in a process of its own that is started when it is first used.
 
     Raises:
         InputError: the extra is not installed, or does not work on this machine.
     """
 
     def __init__(self) -> None:
-        self._engine = _load()
+        engine = load_engine()
+        #: Name and build of the engine, as `llama.cpp b10775`.
+        self.build = f"{engine.name} {engine.version}"
+        self._seconds: dict[str, float] = {}
 
-    @property
-    def build(self) -> str:
-        """Name and build of the engine, as `llama.cpp b10775`."""
-        return f"{self._engine.name} {self._engine.version}"
-
-    def render(self, prepared: Prepared, template: ChatTemplate) -> EngineRender:
+    def render(self, prepared: EngineInput, template: ChatTemplate) -> EngineRender:
         """Render what a policy prepared, with the same messages, tools, kwargs and special tokens.
 
         Args:
@@ -138,19 +165,42 @@ class LlamaCppEngine:
         Raises:
             RenderError: see `render`.
         """
-        try:
-            json.dumps(context, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise RenderError(
-                "ValueError", f"llama.cpp cannot get these variables as JSON: {error}"
-            ) from error
-        result = self._engine.render(text, dict(context))
-        if result.error is not None:
-            raise _as_render_error(result.error)
-        capabilities = {str(name): bool(value) for name, value in result.extra.get("caps", {}).items()}
-        return EngineRender(str(result.text), capabilities, bool(result.extra.get("normalized")))
+        (outcome,) = self.render_texts([(text, context)])
+        if isinstance(outcome, RenderError):
+            raise outcome
+        return outcome
 
-    def compare(self, prepared: Prepared, template: ChatTemplate) -> EngineComparison:
+    def render_texts(
+        self, wanted: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> list[EngineRender | RenderError]:
+        """Render several template texts with their variables at once.
+
+        Returns:
+            For each what the engine made of it, or why it made nothing.
+        """
+        errors = [self._spent(text) or _unsendable(context) for text, context in wanted]
+        sendable = [
+            (text, dict(context)) for (text, context), error in zip(wanted, errors, strict=True) if not error
+        ]
+        answers = iter(_exchange(sendable))
+        outcomes: list[EngineRender | RenderError] = []
+        for (text, _), error in zip(wanted, errors, strict=True):
+            answer = error or next(answers)
+            outcome = answer if isinstance(answer, RenderError) else _outcome(answer)
+            took = 0.0 if isinstance(answer, RenderError) else float(answer[0])
+            if isinstance(outcome, RenderLimit) and error is None:
+                took = max(took, _MOST_TOGETHER / 2)
+            self._seconds[text] = self._seconds.get(text, 0.0) + max(took - _FREE_SECONDS, 0.0)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _spent(self, text: str) -> RenderLimit | None:
+        """Return why a template is not rendered any more, where its renders took too long together."""
+        if self._seconds.get(text, 0.0) < _MOST_TOGETHER - 1:
+            return None
+        return RenderLimit(f"too slow: its renders took more than {_MOST_TOGETHER:g} s of CPU time together")
+
+    def compare(self, prepared: EngineInput, template: ChatTemplate) -> EngineComparison:
         """Render a prepared request through both engines and find where the prompts part.
 
         Both see the engine's clock, `CLOCK`, and not that of the request.
@@ -169,11 +219,50 @@ class LlamaCppEngine:
         Raises:
             RenderError: the engine cannot read the template.
         """
-        result = self._engine.render(template.text, {"messages": [{"role": "user", "content": "u"}]})
-        found = result.extra.get("caps")
+        (answer,) = _exchange([(template.text, {"messages": [{"role": "user", "content": "u"}]})])
+        if isinstance(answer, RenderError):
+            raise answer
+        _, error, _, found, _ = answer
         if not found:
-            raise _as_render_error(result.error or "")
+            raise _as_render_error(error or "")
         return {str(name): bool(value) for name, value in found.items()}
+
+
+def _unsendable(context: Mapping[str, Any]) -> RenderError | None:
+    try:
+        json.dumps(context, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        return RenderError("ValueError", f"llama.cpp cannot get these variables as JSON: {error}")
+    return None
+
+
+def _exchange(tasks: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[Any, ...] | RenderError]:
+    """Have the engine render texts; one that its process dies of gets a RenderLimit, and the others go on."""
+    results: dict[int, tuple[Any, ...] | RenderError] = {}
+    pending = list(range(len(tasks)))
+    starts = 0
+    with _LOCK:
+        while pending:
+            message = dumps((_LIMITS.seconds, [tuple(tasks[each]) for each in pending]))
+            answers = _PROCESS.exchange(message, len(pending), _LIMITS.seconds, _LIMITS.bytes)
+            try:
+                results.update(zip(pending, answers, strict=True))
+            except WorkerDied as death:
+                if death.task is None:
+                    starts += 1
+                    if starts > 1:
+                        raise does_not_start(_MODULE) from None
+                else:
+                    results[pending[death.task]] = RenderLimit(death.why)
+            pending = [each for each in pending if each not in results]
+    return [results[each] for each in range(len(tasks))]
+
+
+def _outcome(answer: tuple[Any, ...]) -> EngineRender | RenderError:
+    _, error, text, found, rewrote = answer
+    if error is not None:
+        return _as_render_error(error)
+    return EngineRender(str(text), {str(name): bool(value) for name, value in (found or {}).items()}, rewrote)
 
 
 def first_difference(transformers: str, llamacpp: str) -> EngineDifference | None:
@@ -228,14 +317,14 @@ def _as_render_error(text: str) -> RenderError:
     if stage == "compile":
         return RenderError("TemplateSyntaxError", message)
     if "bad_alloc" in message:
-        return RenderLimit("llama.cpp's engine used more memory than it may")
+        return RenderLimit("too much memory: llama.cpp's engine needs more than it may have")
     if message.startswith("wasm: Trap"):
-        return RenderLimit("llama.cpp's engine used up its fuel or its stack")
+        return RenderLimit("too slow: llama.cpp's engine used up its fuel or its stack")
     return RenderError("RuntimeError", message or "llama.cpp's engine gave no prompt")
 
 
 @lru_cache(maxsize=1)
-def _load() -> Any:
+def load_engine() -> Any:
     """Return ggufdoctor's engine, which renders a template text with a dict of variables."""
     try:
         version = metadata.version("ggufdoctor")

@@ -90,10 +90,11 @@ class _Sent:
 
     def __init__(self) -> None:
         self._next = 0
-        self.memory = 0
         self._by_object: dict[int, tuple[Any, int]] = {}
         self._by_bytes: dict[bytes, int] = {}
+        self._held: set[int] = set()
         self._bytes = 0
+        self.memory = 0
         self.new: list[tuple[int, bytes]] = []
 
     @property
@@ -103,17 +104,22 @@ class _Sent:
 
     def forget(self) -> None:
         """Forget all values. Their numbers are not given to others."""
-        self.memory += 1
         self._by_object.clear()
         self._by_bytes.clear()
+        self.send_again()
+
+    def send_again(self) -> None:
+        """Keep the numbers, for a worker that has nothing yet."""
+        self.memory += 1
+        self._held.clear()
         self._bytes = 0
         self.new = []
 
     def number(self, value: Any, lasting: bool) -> int:
-        """Return a value's number; equal values have the same."""
+        """Return a value's number; equal values have the same. It is sent if the worker does not have it."""
         if lasting:
             known = self._by_object.get(id(value))
-            if known is not None and known[0] is value:
+            if known is not None and known[0] is value and known[1] in self._held:
                 return known[1]
         data = wire.dumps(value)
         key = data if len(data) <= _LONGEST_KEY else hashlib.sha256(data).digest()
@@ -121,6 +127,8 @@ class _Sent:
         if number is None:
             self._next += 1
             number = self._by_bytes[key] = self._next
+        if number not in self._held:
+            self._held.add(number)
             self.new.append((number, data))
             self._bytes += len(data)
         if lasting:
@@ -177,7 +185,6 @@ class Renderer:
             RenderError: the conversation is nested too deeply.
         """
         with self._lock:
-            self._renew()
             try:
                 return WiredJob(self._sent.wired(job), self._sent.memory)
             except RecursionError:
@@ -294,7 +301,7 @@ class Renderer:
         if self._process.generation != self._generation:
             self._generation = self._process.generation
             self._forget = False
-            self._sent.forget()
+            self._sent.send_again()
             self._templates.clear()
 
 

@@ -20,9 +20,8 @@ from typing import Any
 
 from ..errors import InputError
 from . import wire
+from .serving import OUT_OF_MEMORY
 
-#: Exit code by which a worker says that it ran out of memory.
-OUT_OF_MEMORY = 77
 #: How long a worker may be silent, as a multiple of the CPU time that it may use, and at least. On a machine
 #: that is so busy that this is not enough, nothing can be told about a template.
 _MOST_SILENCE = 30

@@ -132,16 +132,16 @@ class HistoryProbe:
         """Render at once what is going to be asked with one set of kwargs after the other."""
         asked = self._conversations(form)
         tasks = [
-            view.task(each)
-            for view in (_View(self, kwargs, profile) for kwargs in several)
-            for each in asked
+            view.task(each) for view in (_View(self, kwargs, profile) for kwargs in several) for each in asked
         ]
         self.template.render_many(tasks)
 
     def glance_ahead(self, several: Iterable[Mapping[str, Any]]) -> None:
         """Render at once what `glance` is going to be asked with one set of kwargs after the other."""
         asked = self._glances()
-        tasks = [view.task(each) for view in (_View(self, kwargs, None) for kwargs in several) for each in asked]
+        tasks = [
+            view.task(each) for view in (_View(self, kwargs, None) for kwargs in several) for each in asked
+        ]
         self.template.render_many(tasks)
 
     def _evaluate(self, form: Form, kwargs: Mapping[str, Any], profile: Profile | None) -> History:

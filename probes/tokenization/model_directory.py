@@ -103,9 +103,7 @@ def load_model_directory(directory: Path, load_file: Callable[[Path], Backend]) 
         backend = rebuilt.build(vocabulary, merges, settings, read.named)
     except Exception as error:  # the library raises plain Exception
         load_file(path)  # says what is wrong with the file, if anything is
-        raise OnlyTransformersError(
-            f"its class {name} has to make something else of tokenizer.json"
-        ) from error
+        raise OnlyTransformersError(f"its class {name} makes something else of tokenizer.json") from error
     return _complete(backend, read, state.get("padding"), adds_named=rebuilt.adds_named)
 
 

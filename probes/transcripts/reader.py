@@ -39,7 +39,7 @@ def open_transcript(path_or_dash: str | Path) -> Transcript:
     found = _detect(source)
     name = "-" if str(path_or_dash) == "-" else source.label
     dialect = found.dialect(source)
-    return Transcript(name, dialect, partial(found.read, source, dialect))
+    return Transcript(name, dialect, partial(found.read, source, dialect), found.name)
 
 
 def _detect(source: Source) -> Format:

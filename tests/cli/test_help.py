@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import shlex
@@ -14,10 +13,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from tplaudit import fixtures
 from tplaudit.cli.app import app
 from tplaudit.cli.examples import examples_of
-from tplaudit.cli.help import HelpCommand, continued
+from tplaudit.cli.help import HelpCommand
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = (40, 60, 80, 100, 200)
@@ -109,40 +107,6 @@ def test_every_command_has_this_help() -> None:
 # Examples
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """Return a folder with the files that the examples name."""
-    shutil.copy(fixtures.template("in-place"), tmp_path / "old.jinja")
-    shutil.copy(fixtures.template("in-place"), tmp_path / "new.jinja")
-    shutil.copy(fixtures.transcript("chat"), tmp_path / "session.jsonl")
-    (tmp_path / "model_settings.json").write_text(
-        json.dumps({"models": {"new.jinja": {"chat_template_kwargs": {"enable_thinking": False}}}})
-    )
-    return tmp_path
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_two_examples_run(command: str, files: Path) -> None:
-    found = examples_of(command)
-    assert len(found) == 2
-    for each in found:
-        program, *arguments = shlex.split(each.command)
-        assert (program, arguments[0]) == ("tplaudit", command)
-        done = subprocess.run(
-            [sys.executable, "-m", "tplaudit", *arguments],
-            cwd=files,
-            env={**os.environ, "TPLAUDIT_CACHE_DIR": str(files / "cache")},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode in (0, 1), done.stderr
-        assert "Traceback" not in done.stderr
-        assert done.stdout or command == "lock"
-        assert command == "probe" or done.returncode == 0, done.stdout
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_examples_can_be_pasted_from_the_help(command: str, width: int) -> None:
@@ -150,14 +114,6 @@ def test_examples_can_be_pasted_from_the_help(command: str, width: int) -> None:
     pasted = {" ".join(line.split()) for line in re.sub(r"\\ *\n", " ", shown).splitlines()}
     for each in examples_of(command):
         assert each.command in pasted
-
-
-def test_a_continued_command_is_the_same_command() -> None:
-    command = "tplaudit gate --base old.jinja --head new.jinja"
-    lines = continued(command, 30)
-    assert all(len(line) <= 30 for line in lines)
-    assert len(lines) > 1
-    assert shlex.split(" ".join(line.removesuffix("\\") for line in lines)) == shlex.split(command)
 
 
 # Other ways to start

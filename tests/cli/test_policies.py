@@ -66,15 +66,6 @@ def test_a_page_belongs_to_a_title(name: str) -> None:
     assert sum(name in title.removeprefix("# ").split(", ") for title in titles) == 1
 
 
-def test_a_page_on_a_terminal_is_laid_out() -> None:
-    console = Console(width=100, record=True, force_terminal=True, file=StringIO())
-    draw_one(POLICIES["mtplx"], page("mtplx"), console)
-    text = console.export_text()
-    assert "## An example" not in text
-    assert "An example" in text
-    assert "-> hoisted 2: moved into the first system message" in text
-
-
 def test_one_as_json(tplaudit) -> None:
     document = json.loads(tplaudit("policies", "omlx", "--json").stdout)
     (policy,) = document["policies"]

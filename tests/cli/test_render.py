@@ -3,186 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-from tplaudit.cli.formats import diff_text, prompt_text, render_text
+from rendered_turns import REMINDERS
 from tplaudit.fixtures import template, transcript
-from tplaudit.probes.attribution.render_report import RenderPlan, RenderReport, render_turns
-from tplaudit.probes.attribution.text_spans import TextSpan
-from tplaudit.probes.models.template_files import load_template
-from tplaudit.probes.policies.registry import names, parse_policy
-from tplaudit.probes.transcripts.reader import open_transcript
-
-ROOT = Path(__file__).parents[2]
-REMINDERS = ROOT / "docs" / "examples" / "reminders.jsonl"
-CLAUDE = transcript("claude-code")
-MESSAGES = transcript("claude-code-messages")
-
-
-def report(requests: Path, name: str, *policies: str, **plan: object) -> RenderReport:
-    made = [parse_policy(policy) for policy in policies]
-    return render_turns(RenderPlan(open_transcript(requests), made, **plan), load_template(template(name)))
-
-
-def drawn(report: RenderReport, *, width: int = 140, full: bool = False, colours: bool = False) -> str:
-    console = Console(width=width, record=True, force_terminal=colours, file=StringIO())
-    render_text.draw([report], console, full=full)
-    return console.export_text(styles=colours)
-
-
-def rows(text: str) -> dict[str, str]:
-    """The table: the cells behind each verdict, with the rows that belong to it."""
-    found: dict[str, str] = {}
-    verdict = ""
-    for line in text.splitlines():
-        if line.startswith("│"):
-            cells = [cell.strip() for cell in line.strip("│").split("│")]
-            verdict = cells[0] or verdict
-            found[verdict] = f"{found.get(verdict, '')} {' '.join(cells[1:])}".strip()
-    return found
-
+from tplaudit.probes.policies.registry import names
 
 # At a glance
 
 
-def test_who_hoists_and_who_fails_before_a_strict_template() -> None:
-    table = rows(drawn(report(CLAUDE, "strict", *names(), turn=12)))
-    assert set(table) == {"↥ hoisted", "✗ fails"}
-    for hoists in ("omlx", "omlx-strict", "hoist", "flyto-mlx", "fusion-mlx", "mtplx"):
-        assert re.search(rf"\b{hoists}\b(?!-)", table["↥ hoisted"])
-    for fails in ("as-is", "rapid-mlx", "mlx-lm", "llama-cpp", "vllm", "lm-studio"):
-        assert fails in table["✗ fails"]
-    assert "TemplateError: A system message is allowed only" in table["✗ fails"]
-    assert "a note was refused at 6: omlx, note, note+merge" in table["↥ hoisted"]
-
-
-@pytest.mark.parametrize(
-    ("name", "verdict"), [("in-place", "✓ in place"), ("moving", "↷ moved"), ("dropping", "∅ lost")]
-)
-def test_what_the_template_does_with_what_servers_leave_in_place(name: str, verdict: str) -> None:
-    table = rows(drawn(report(CLAUDE, name, *names(), turn=12)))
-    assert "as-is, " in table[verdict]
-    assert "hoist, hoist+merge" in table["↥ hoisted"]
-    assert ("omlx-strict" in table[verdict]) is (name == "in-place")
-
-
-def test_a_turn_whose_system_turns_fared_differently_names_them() -> None:
-    text = drawn(report(MESSAGES, "in-place", "flyto-mlx", "vllm", turn=4))
-    assert "✎ noted 1, 4, 10" in text
-    assert "∅ dropped 7" in text
-    assert "System turns that are not first: 1, 4, 7, 10" in text
-
-
-def test_the_head_names_the_routes_that_count() -> None:
-    assert "Route: messages (the request's own; choose another" in drawn(report(MESSAGES, "in-place", "omlx"))
-    assert "Route: chat (the request" in drawn(report(CLAUDE, "in-place", "as-is", "vLLM", turn=2))
-    assert "Route: none\n" in drawn(report(CLAUDE, "in-place", "omlx:route=none,engine=vlm", turn=2))
-    several = drawn(report(MESSAGES, "in-place", "omlx", "hoist", "vllm:chat-completions", "sglang"))
-    assert "Routes: messages for omlx, sglang; chat for vllm:chat-completions" in several
-    assert "Route" not in drawn(report(CLAUDE, "in-place", "as-is", "llama-cpp", turn=2))
-
-
-def test_a_long_prompt_is_drawn_in_time_that_grows_with_its_length() -> None:
-    def seconds(lines: int) -> float:
-        text = "<|im_start|>some words of a line\n" * lines
-        spans = [TextSpan(at * 33 + 12, at * 33 + 32, at, at, "content") for at in range(lines)]
-        console = Console(width=100, file=StringIO())
-        started = time.perf_counter()
-        prompt_text.draw_prompt(text, spans, ["<|im_start|>"], console, full=False)
-        return time.perf_counter() - started
-
-    few, many = min(seconds(200) for _ in range(3)), seconds(4000)
-    assert many < 100 * few  # 20 times the lines; where every line is cut out of the whole it is 350 times
-
-
-def test_a_part_of_a_prompt_keeps_its_styles() -> None:
-    console = Console(width=100, record=True, force_terminal=True, color_system="standard", file=StringIO())
-    spans = [TextSpan(2, 9, 0, 0, "content"), TextSpan(11, 16, 1, 1, "content")]
-    prompt_text.draw_prompt("<>one\ntwo<>three", spans, ["<>"], console, full=True)
-    text = console.export_text(styles=True)
-    first, second = text.splitlines()
-    assert first.endswith("\x1b[7m<>\x1b[0m\x1b[36mone\x1b[0m")
-    assert second.endswith("\x1b[36mtwo\x1b[0m\x1b[7m<>\x1b[0m\x1b[35mthree\x1b[0m")
-
-
-def test_the_table_fits_a_narrow_terminal() -> None:
-    text = drawn(report(MESSAGES, "in-place", *names(), turn=10), width=80)
-    assert max(len(line) for line in text.splitlines() if line.startswith(("│", "┏"))) <= 80
-    assert "tokens" not in text
-
-
-def test_without_system_turns_there_is_nothing_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "plain.jsonl"
-    path.write_text(json.dumps({"messages": [{"role": "user", "content": "Hello."}]}))
-    assert "· nothing" in drawn(report(path, "strict", "omlx", "as-is"))
-
-
 # One policy
-
-
-def test_messages_actions_and_prompt() -> None:
-    text = drawn(report(REMINDERS, "strict", "omlx", turn=1))
-    assert "-     2 system     Plan mode is on." in text
-    assert "+     1 user       text of messages 1, 2" in text
-    assert "2: [System note]⏎Plan mode is on.⏎[/System note]" in text
-    assert "noted 2: appended to the user turn before it (message 1)" in text
-    assert "       0 │ Be brief.<|im_end|>" in text
-    assert "       2 │ Plan mode is on." in text
-    assert "         │ <|im_start|>assistant" in text
-
-
-def test_the_prompt_is_shown_whole_and_nothing_is_lost_in_full() -> None:
-    shown = report(CLAUDE, "in-place", "omlx", turn=12)
-    lines = [line.partition("│ ")[2] for line in drawn(shown, full=True).split("Prompt (")[1].splitlines()]
-    prompt = shown.turns[-1].policies[0].prompt
-    assert prompt is not None
-    assert [line.rstrip() for line in prompt.expandtabs(8).split("\n")][:40] == [
-        line.rstrip() for line in lines[1:41]
-    ]
-    assert "more lines of this text" not in "".join(lines)
-
-
-def test_long_texts_are_folded() -> None:
-    shown = report(CLAUDE, "in-place", "omlx", turn=12)
-    text = drawn(shown)
-    assert "more lines of this text …" in text
-    assert re.search(r"files, wi… \(2,480 characters\)", text)
-    assert re.search(r"… \d+ unchanged messages …", drawn(report(CLAUDE, "in-place", "as-is", turn=12)))
-    assert len(text) < len(drawn(shown, full=True)) * 0.75
-
-
-def test_many_outcomes_are_shown_only_when_asked_for() -> None:
-    shown = report(REMINDERS, "in-place", "as-is", "omlx", "hoist", "flyto-mlx", turn=3)
-    assert "What was done" not in drawn(shown)
-    full = drawn(shown, full=True)
-    assert full.count("What was done") == 4
-    assert "Prompt: the same as under omlx" in full
-
-
-def test_colours_tell_messages_apart_and_special_tokens_are_reversed() -> None:
-    text = drawn(report(REMINDERS, "strict", "omlx", turn=1), colours=True)
-    assert "\x1b[36mBe brief." in text  # message 0
-    assert "\x1b[35mWhat does the test say?" in text  # message 1
-    assert "\x1b[7m<|im_start|>" in text
-
-
-def test_a_transcript_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path = tmp_path / "hostile.jsonl"
-    text = "\x1b]0;title\x07\x1b[2J[bold]x[/bold]\r\u202e"
-    messages = [{"role": "user", "content": text}, {"role": "system", "content": f"later {text}"}]
-    path.write_text(json.dumps({"messages": messages}))
-    for policy in ("as-is", "hoist"):
-        shown = drawn(report(path, "in-place", policy), full=True)
-        assert "␛]0;title␇␛[2J[bold]x[/bold]␍" in shown
-        assert not set(shown) & set("\x1b\x07\r\u202e")
 
 
 # Two compared
@@ -208,25 +42,6 @@ def test_two_turns_of_each_policy(tplaudit) -> None:
         assert diff["same"] is False
 
 
-def test_a_missing_or_the_same_prompt_is_said() -> None:
-    missing = report(REMINDERS, "strict", "hoist", "as-is", turn=1, diff=True)
-    error = "TemplateError: A system message is allowed only as the first message."
-    assert diff_text.plain([missing]) == f"as-is, turn 1 gave no prompt: {error}\n"
-    assert missing.diffs[0].unified is None
-    same = report(REMINDERS, "strict", "hoist", "hoist", turn=1, diff=True)
-    assert diff_text.plain([same]) == (
-        "hoist, turn 1 and hoist, turn 1 give the same prompt (138 characters).\n"
-    )
-
-
-def test_a_diff_is_coloured_on_a_terminal() -> None:
-    console = Console(width=100, record=True, force_terminal=True, file=StringIO())
-    diff_text.draw([report(REMINDERS, "strict", "omlx", "hoist", turn=1, diff=True)], console)
-    text = console.export_text(styles=True)
-    assert "\x1b[31m-[System note]" in text
-    assert "\x1b[32m+Plan mode is on.<|im_end|>" in text
-
-
 # JSON
 
 
@@ -238,7 +53,7 @@ def document() -> dict:
 
 
 def test_every_turn_and_policy_with_every_name(document: dict) -> None:
-    assert document["schema"] == "tplaudit.render/1"
+    assert document["schema"] == "tplaudit.render/2"
     assert document["tplaudit"]
     assert [turn["turn"] for turn in document["turns"]] == [1, 2, 3]
     needed = {"policy", "messages", "prompt", "chars", "body_chars", "tokens", "error", "notes"}

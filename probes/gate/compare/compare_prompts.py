@@ -29,7 +29,7 @@ def compare_prompt(
     if not head.rendered:
         if base.rendered and not (reported & _placements(head)):
             yield Difference(
-                "regressed", "prompt-raises", subject, "renders", "raises", head.line, head.error
+                "regressed", "prompt-raises", subject, "renders", _outcome(head), head.line, head.error
             )
         return
     request = head.request or base.request
@@ -41,7 +41,7 @@ def compare_prompt(
         if lost:
             yield Difference("regressed", "text-lost", subject, "raises", "lost", None, _which(head, lost))
         elif not explained:
-            yield Difference("fixed", "prompt-raises", subject, "raises", "renders", None, base.error)
+            yield Difference("fixed", "prompt-raises", subject, _outcome(base), "renders", None, base.error)
         return
     found = list(_judged(subject, base, head, lost, was_lost, explained))
     yield from found
@@ -94,6 +94,11 @@ def _changed(subject: Subject, base: PromptOutline, head: PromptOutline, locate:
         line,
         edit=found,
     )
+
+
+def _outcome(prompt: PromptOutline) -> str:
+    """Say what became of a prompt that is none."""
+    return "not-evaluated" if prompt.stopped else "raises"
 
 
 def _placements(prompt: PromptOutline) -> frozenset[str]:

@@ -215,6 +215,10 @@ def _message(first: Difference, where: str, pairs: Sequence[Pair]) -> str:
             return f"the generation prompt {what} in {where}{_quoted(pairs)}"
         case "prompt-raises":
             what = "raises now" if head == "raises" else "raised before and renders now"
+            if "not-evaluated" in (base, head):
+                what = (
+                    "is not evaluated now" if head == "not-evaluated" else "was not evaluated and renders now"
+                )
             return f"the template {what} on {where}{detail}"
         case "text-lost" if head == "lost":
             was = "raised an error and now silently leaves" if base == "raises" else "now leaves"

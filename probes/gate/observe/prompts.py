@@ -57,6 +57,11 @@ class PromptOutline:
     request: Request | None = field(default=None, repr=False, compare=False)
 
     @property
+    def stopped(self) -> bool:
+        """Whether there is none because the render exceeded a bound: nothing that the template did."""
+        return self.error is not None and self.error.startswith("not evaluated, ")
+
+    @property
     def rendered(self) -> bool:
         """Whether there is a prompt."""
         return self.digest is not None

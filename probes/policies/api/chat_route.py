@@ -12,18 +12,16 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ...conversation import Message, Piece
+from ...templates.template import ChatTemplate
 from ..base import Action, Messages, Rewrite
 from ..rewrite.reasoning import template_text, with_reasoning
 from ..rewrite.system_turns import has_role
 from ..rewrite.texts import Text, cover, flat_text, join, rebuilt
 from ..rewrite.user_notes import BOUNDARY_KEY
 from .anthropic_route import image_part
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 _TOOL_ROLE = re.compile(r"==\s*['\"]tool['\"]")
 #: Words, all of one tuple in a template, by which mlx-lm 0.32 finds a parser for the model's tool calls.
@@ -112,7 +110,7 @@ def extract(messages: Messages, rules: ChatRules) -> Rewrite:
     actions: list[Action] = []
     for message in messages:
         after = _extracted(message, rules)
-        if rules.drop_void and _is_void(after):
+        if rules.drop_void and is_void(after):
             actions.append(Action("dropped", (message.index,), "an assistant turn without anything in it"))
             continue
         if lost := _lost_parts(message, rules):
@@ -248,6 +246,7 @@ def _lost_parts(message: Message, rules: ChatRules) -> list[str]:
     return list(dict.fromkeys(lost))
 
 
-def _is_void(message: Message) -> bool:
+def is_void(message: Message) -> bool:
+    """Tell whether a message is an assistant turn without anything in it."""
     keys = ("content", "tool_calls", "tool_responses", "reasoning_content")
     return has_role(message, "assistant") and not any(message.data.get(key) for key in keys)

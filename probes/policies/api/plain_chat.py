@@ -12,8 +12,9 @@ from typing import Any
 
 from ...conversation import Request
 from ..base import Prepared
-from .anthropic_route import AnthropicRules, convert_anthropic
-from .responses_route import ResponsesRules, convert_responses
+from .anthropic_route import AnthropicRules
+from .responses_route import ResponsesRules
+from .routes import as_chat
 
 
 def _document(block: Mapping[str, Any]) -> str | None:
@@ -29,8 +30,4 @@ _RESPONSES = ResponsesRules(images=True)
 
 def plain_chat(request: Request) -> Prepared:
     """Return a request in chat form, and what was converted or lost; a chat request as it is."""
-    if request.dialect == "anthropic-messages":
-        return convert_anthropic(request, _ANTHROPIC)
-    if request.dialect == "openai-responses":
-        return convert_responses(request, _RESPONSES)
-    return Prepared(request)
+    return as_chat(request, _ANTHROPIC, _RESPONSES)

@@ -45,11 +45,18 @@ def route_of(route: str | None, request: Request) -> str:
 
 
 def as_chat(
-    request: Request, anthropic: AnthropicRules, responses: ResponsesRules, joins: BlockJoins
+    request: Request, anthropic: AnthropicRules, responses: ResponsesRules, joins: BlockJoins | None = None
 ) -> Prepared:
-    """Return a request in OpenAI chat form, by the server's rules for its own API."""
+    """Return a request in OpenAI chat form, by the server's rules for its own API.
+
+    Args:
+        request: what the client sent.
+        anthropic: how Anthropic messages are written.
+        responses: how Responses items are written.
+        joins: how blocks are joined; None for by `anthropic` alone.
+    """
     if request.dialect == "anthropic-messages":
-        return convert_anthropic(_joined(request, joins), anthropic)
+        return convert_anthropic(_joined(request, joins) if joins else request, anthropic)
     if request.dialect == "openai-responses":
         return convert_responses(request, responses)
     return Prepared(request)

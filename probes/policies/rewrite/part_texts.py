@@ -6,12 +6,13 @@ leave out; `texts.flat_text` is oMLX's way alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...conversation import Message
 from ..base import Action, Messages, Rewrite
-from .system_turns import has_role, indices, is_system
-from .texts import Text, content_text, join, part_text
+from .system_turns import each_changed, has_role, indices, is_system
+from .texts import Text, content_text, join, part_text, rebuilt
 
 SystemTexts = list[tuple[Message, list[Text]]]
 
@@ -37,6 +38,17 @@ def whole_text(message: Message, leads: bool) -> list[Text]:
     """
     text = join(part_texts(message), "\n")
     return [text] if text else []
+
+
+def as_one_text(message: Message, separator: str) -> Message:
+    """Return a message with its texts as one; whatever else its content holds is lost."""
+    text = join(part_texts(message), separator)
+    return rebuilt(message, text.text, text.pieces())
+
+
+def is_text_part(part: Any) -> bool:
+    """Tell whether a part of a content list is text in the form of OpenAI's API."""
+    return isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def stripped(text: Text) -> Text:
@@ -102,13 +114,8 @@ def merge_into_first(
 
 def as_system(messages: Messages) -> Rewrite:
     """Give developer messages the role `system`."""
-    output = tuple(
-        message.replace(role="system") if has_role(message, "developer") else message for message in messages
-    )
-    changed = _which(messages, output)
-    why = "the role developer becomes system"
-    return Rewrite(output, (Action("converted", changed, why),) if changed else ())
+    return each_changed(messages, _with_system_role, "converted", "the role developer becomes system")
 
 
-def _which(before: Iterable[Message], after: Iterable[Message]) -> tuple[int, ...]:
-    return indices([old for old, new in zip(before, after, strict=True) if old is not new])
+def _with_system_role(message: Message) -> Message:
+    return message.replace(role="system") if has_role(message, "developer") else message

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ...conversation import Message, Request
 from ..base import Action, Messages, Prepared, Rewrite
 from .part_texts import part_texts
-from .system_turns import has_role, indices
+from .reasoning import thinking_type
+from .system_turns import done, has_role
 from .texts import join, rebuilt
-
-
-def rewritten(start: Prepared, rewrite: Rewrite) -> Prepared:
-    """Return a prepared request with the messages of a rewrite of them, and the actions of both."""
-    request = start.request.replace(messages=rewrite.messages)
-    return replace(start, request=request, actions=start.actions + rewrite.actions)
 
 
 def never_continued(start: Prepared) -> Prepared:
@@ -30,12 +24,8 @@ def never_continued(start: Prepared) -> Prepared:
 
 def thinking_asked(request: Request) -> bool | None:
     """Return what the body's `thinking` or `enable_thinking` asks for; None where neither says."""
-    thinking = request.fields.get("thinking")
-    kind = thinking.get("type") if isinstance(thinking, Mapping) else None
-    if kind in ("enabled", "adaptive"):
-        return True
-    if kind == "disabled":
-        return False
+    if (thinking := thinking_type(request.fields)) is not None:
+        return thinking
     asked = request.fields.get("enable_thinking")
     return asked if isinstance(asked, bool) else None
 
@@ -54,14 +44,10 @@ def extract_text(messages: Messages) -> Rewrite:
     output = tuple(_extracted(message) for message in messages)
     lost = [old for old, new in zip(messages, output, strict=True) if set(old.data) - set(new.data)]
     made = [old for old, new in zip(messages, output, strict=True) if old.content != new.content]
-    actions = []
-    if made:
-        actions.append(Action("converted", indices(made), "its content becomes one text"))
-    if lost:
-        keys = sorted({key for message in lost for key in message.data} - _KEPT)
-        why = f"the server leaves out its keys: {', '.join(keys)}"
-        actions.append(Action("dropped", indices(lost), why))
-    return Rewrite(output, tuple(actions))
+    keys = sorted({key for message in lost for key in message.data} - _KEPT)
+    why = f"the server leaves out its keys: {', '.join(keys)}"
+    converted = done("converted", made, "its content becomes one text")
+    return Rewrite(output, converted + done("dropped", lost, why))
 
 
 _KEPT = frozenset({"role", "content", "tool_calls", "tool_call_id"})

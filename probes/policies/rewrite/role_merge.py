@@ -9,8 +9,8 @@ import dataclasses
 from typing import Any
 
 from ...conversation import Message, Piece
-from ..base import Action, Messages, Rewrite
-from .system_turns import has_role, indices
+from ..base import Messages, Rewrite
+from .system_turns import has_role, join_neighbours
 from .texts import content_text, cover, join, rebuilt
 from .user_notes import BOUNDARY_KEY
 
@@ -24,15 +24,7 @@ def merge_roles(messages: Messages) -> Rewrite:
     its reasoning are lost. A turn with the key `_preserve_role_boundary` is not joined, nor are contents that
     the server fails on (neither text nor list).
     """
-    output: list[Message] = []
-    actions: list[Action] = []
-    for message in messages:
-        if output and (joined := _joined(output[-1], message)) is not None:
-            actions.append(_describe(output[-1], message))
-            output[-1] = joined
-        else:
-            output.append(message)
-    return Rewrite(tuple(output), tuple(actions))
+    return join_neighbours(messages, _joined)
 
 
 def _joined(earlier: Message, later: Message) -> Message | None:
@@ -63,11 +55,3 @@ def _parts(content: Any) -> list[Any]:
 def _as_parts(message: Message, first: int) -> tuple[Piece, ...]:
     """Return the pieces of a content as those of content parts, the first of them numbered `first`."""
     return tuple(dataclasses.replace(piece, part=(piece.part or 0) + first) for piece in cover(message))
-
-
-def _describe(earlier: Message, later: Message) -> Action:
-    lost = sorted(key for key, value in later.data.items() if key not in ("role", "content") and value)
-    why = f"neighbouring {later.data.get('role')} turns are joined"
-    if lost:
-        why += f"; {', '.join(lost)} of message {later.index} is lost"
-    return Action("merged", indices((earlier, later)), why)

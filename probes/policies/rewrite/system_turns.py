@@ -6,12 +6,12 @@ omlx/api/utils.py): a run is a longest stretch of neighbouring `system` and `dev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ...conversation import SYSTEM_ROLES, Message
-from ..base import Action, Messages, Rewrite
+from ..base import Action, ActionKind, Messages, Rewrite
 from .texts import Text, flat_text, join
 
 BETWEEN_SYSTEM_TEXTS = "\n\n"
@@ -105,6 +105,43 @@ def placement(messages: Messages, run: Run, predecessors: tuple[str, ...] = PRED
     return Placement(before.role, "between") if has_role(after, "assistant") else None
 
 
+def each_changed(
+    messages: Messages, change: Callable[[Message], Message], kind: ActionKind, why: str
+) -> Rewrite:
+    """Change messages one by one; those that `change` returns as they are were not touched."""
+    output = tuple(map(change, messages))
+    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
+    return Rewrite(output, done(kind, changed, why))
+
+
+def done(kind: ActionKind, messages: Sequence[Message], why: str) -> tuple[Action, ...]:
+    """Return the action of what was done to messages; none where there are none."""
+    return (Action(kind, indices(messages), why),) if messages else ()
+
+
+def join_neighbours(messages: Messages, join_two: Callable[[Message, Message], Message | None]) -> Rewrite:
+    """Join neighbouring turns, of which the later ones lose their other keys.
+
+    Args:
+        messages: the conversation.
+        join_two: returns two turns as one, or None where they stay apart.
+    """
+    output: list[Message] = []
+    actions: list[Action] = []
+    for message in messages:
+        earlier = output[-1] if output else None
+        joined = None if earlier is None else join_two(earlier, message)
+        if earlier is None or joined is None:
+            output.append(message)
+            continue
+        lost = sorted(key for key, value in message.data.items() if key not in ("role", "content") and value)
+        why = f"neighbouring {message.data.get('role')} turns are joined"
+        why += f"; {', '.join(lost)} of message {message.index} is lost" if lost else ""
+        actions.append(Action("merged", indices((earlier, message)), why))
+        output[-1] = joined
+    return Rewrite(tuple(output), tuple(actions))
+
+
 def texts_of(messages: Sequence[Message]) -> list[tuple[Message, Text]]:
     """Return the messages that have text, each with it."""
     return [(message, text) for message in messages if (text := flat_text(message))]
@@ -113,6 +150,12 @@ def texts_of(messages: Sequence[Message]) -> list[tuple[Message, Text]]:
 def keep(messages: Messages, why: str) -> Rewrite:
     """Leave all messages as they are."""
     return Rewrite(messages, tuple(Action("kept", run.indices, why) for run in system_runs(messages)))
+
+
+def keep_each(messages: Messages) -> Rewrite:
+    """Leave all messages as they are, in one action for all system turns."""
+    systems = [message for message in messages if is_system(message)]
+    return Rewrite(messages, done("kept", systems, "passed on where it stands"))
 
 
 def merge_runs(messages: Messages, why: str) -> Rewrite:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...conversation import Message
-from ..base import Action, Messages, Rewrite
-from .system_turns import indices
+from ..base import Messages, Rewrite
+from .system_turns import each_changed
 
 
 def parse_arguments(messages: Messages, other: Callable[[str], Any] | None = None) -> Rewrite:
@@ -21,10 +21,8 @@ def parse_arguments(messages: Messages, other: Callable[[str], Any] | None = Non
         other: what the server makes of a text that is not the JSON of an object. None: an empty text is an
             empty object, and any other stays as it is, although servers then answer with an error.
     """
-    output = tuple(_parsed(message, other) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
     why = "the arguments of its tool calls are parsed from JSON"
-    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+    return each_changed(messages, lambda message: _parsed(message, other), "converted", why)
 
 
 def _parsed(message: Message, other: Callable[[str], Any] | None) -> Message:

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.routes import route_of
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Messages, Policy, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.role_merge import merge_roles
-from ..rewrite.system_turns import indices, is_system, strict_hoist
+from ..rewrite.system_turns import done, is_system, strict_hoist
 from ..rewrite.texts import flat_text
 from ..rewrite.user_notes import note_or_hoist
 from .omlx_routes import Routes, without_counter
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +42,14 @@ class FlytoMlx:
         """Return the request with its system turns where this server puts them."""
         route = route_of(self.route, request)
         if route == "none":
-            return take_out_counters(request.messages).then(_noted).of(request)
+            return Prepared(request).then(take_out_counters).then(_noted)
         chat = self.routes.to_chat(request, template, route)
-        start = Rewrite(chat.request.messages, chat.actions)
         if route == "messages":
-            placed = start.then(take_out_counters).then(_noted)
+            placed = chat.then(take_out_counters).then(_noted)
         else:
             why = "this route moves every system turn into the first block"
-            placed = start.then(lambda messages: strict_hoist(messages, why)).then(merge_roles)
-        return self.routes.to_render(placed.of(chat.request), template, route)
+            placed = chat.then(lambda messages: strict_hoist(messages, why)).then(merge_roles)
+        return self.routes.to_render(placed, template, route)
 
 
 def _noted(messages: Messages) -> Rewrite:
@@ -73,8 +69,7 @@ def take_out_counters(messages: Messages) -> Rewrite:
         changed.append(message)
         if kept:
             output.append(message.replace(pieces=(), content=kept))
-    why = "the token counter is taken out"
-    return Rewrite(tuple(output), (Action("dropped", indices(changed), why),) if changed else ())
+    return Rewrite(tuple(output), done("dropped", changed, "the token counter is taken out"))
 
 
 def _flyto_mlx(name: str, options: Mapping[str, str]) -> Policy:

@@ -7,22 +7,19 @@ does, whose fork it is; that part was not compared with the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 from ...conversation import TOP_LEVEL, Message, Request
-from ..api.anthropic_route import AnthropicRules, convert_anthropic
+from ...templates.template import ChatTemplate
+from ..api.anthropic_route import AnthropicRules
 from ..api.chat_route import supports_tools
-from ..api.responses_route import ResponsesRules, convert_responses
-from ..base import Action, Messages, Policy, Prepared, Retry, Rewrite
+from ..api.responses_route import ResponsesRules
+from ..api.routes import as_chat
+from ..base import Action, Messages, Prepared, Retry, Rewrite
 from ..kind import ROUTES, PolicyKind
 from ..rewrite.reasoning import detects_preserve_thinking
 from ..rewrite.system_turns import is_system, keep, strict_hoist
 from ..rewrite.texts import flat_text
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
 
@@ -35,16 +32,17 @@ class FusionMlx:
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request with exactly one system message, the first."""
-        chat = _converted(request, template)
-        placed = Rewrite(chat.request.messages, chat.actions).then(one_system_message).of(chat.request)
-        kwargs = dict(request.kwargs)
-        actions = placed.actions
-        if detects_preserve_thinking(template) and "preserve_thinking" not in kwargs:
-            kwargs["preserve_thinking"] = True
+        detected = detects_preserve_thinking(template)
+        rules = AnthropicRules(
+            tool_role=supports_tools(template), reasoning="field" if detected else "inline"
+        )
+        placed = as_chat(request, rules, ResponsesRules()).then(one_system_message)
+        if detected and "preserve_thinking" not in request.kwargs:
+            kwargs = {**request.kwargs, "preserve_thinking": True}
             why = "preserve_thinking=True, because the template mentions it"
-            actions = (*actions, Action("kwargs", (), why))
-        final = placed.request.replace(kwargs=kwargs)
-        return Prepared(final, actions, _retries(final))
+            actions = (*placed.actions, Action("kwargs", (), why))
+            placed = replace(placed, request=placed.request.replace(kwargs=kwargs), actions=actions)
+        return replace(placed, retries=_retries(placed.request))
 
 
 def one_system_message(messages: Messages) -> Rewrite:
@@ -65,18 +63,6 @@ def one_system_message(messages: Messages) -> Rewrite:
     )
 
 
-def _converted(request: Request, template: ChatTemplate) -> Prepared:
-    if request.dialect == "anthropic-messages":
-        rules = AnthropicRules(
-            tool_role=supports_tools(template),
-            reasoning="field" if detects_preserve_thinking(template) else "inline",
-        )
-        return convert_anthropic(request, rules)
-    if request.dialect == "openai-responses":
-        return convert_responses(request, ResponsesRules())
-    return Prepared(request)
-
-
 def _retries(request: Request) -> tuple[Retry, ...]:
     """Return the attempts after a TypeError: without kwargs, then without tools as well."""
     retries = []
@@ -89,15 +75,11 @@ def _retries(request: Request) -> tuple[Retry, ...]:
     return tuple(retries)
 
 
-def _fusion_mlx(name: str, options: Mapping[str, str]) -> Policy:
-    return FusionMlx(name)
-
-
 KINDS = (
     PolicyKind(
         "fusion-mlx",
         "fusion-mlx: one system message, always the first; a default one where there is none",
-        _fusion_mlx,
+        lambda name, options: FusionMlx(name),
         source="dahai80/fusion-mlx 0.10.24",
         date="2026-10",
         evidence={"system turns": "run", "conversions of the routes": "inferred"},

@@ -20,23 +20,21 @@ import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import ON, PassesOn, PolicyKind
 from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
-from ..rewrite.system_turns import has_role, indices, keep
+from ..rewrite.system_turns import each_changed, has_role, indices, keep
 from ..rewrite.texts import Text, content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 CHANNEL = "<|channel|>"
 BETWEEN = "\n"
@@ -137,20 +135,17 @@ class LlamaCpp:
         """Return the request as this server's engine gets it."""
         text = template_text(template)
         can = self._capabilities(template, text)
-        chat = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS)
-        start = Rewrite(chat.request.messages, chat.actions)
+        start = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS)
         start = start.then(lambda messages: _fit_contents(messages, can))
         if CHANNEL not in text:
             start = start.then(as_system)
-        error = None
         if can.system_role:
             start = start.then(lambda messages: keep(messages, "passed on to the template"))
         else:
-            start, error = _without_system_role(start)
+            start = _without_system_role(start)
         if can.object_arguments:
             start = start.then(parse_arguments)
-        prepared = replace(start.of(chat.request), profile="raw", error=error)
-        return self._with_variables(prepared, request, template)
+        return self._with_variables(replace(start, profile="raw"), request, template)
 
     def _capabilities(self, template: ChatTemplate, text: str) -> Capabilities:
         key = (id(template), text)
@@ -190,10 +185,8 @@ def reasoning_variables(keeps: bool) -> dict[str, bool]:
 
 def _fit_contents(messages: Messages, can: Capabilities) -> Rewrite:
     """Give contents the form that the template takes; one that is null or missing becomes an empty text."""
-    output = tuple(_fitted(message, can) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
     why = "its content takes the form that the template accepts"
-    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+    return each_changed(messages, lambda message: _fitted(message, can), "converted", why)
 
 
 def _fitted(message: Message, can: Capabilities) -> Message:
@@ -224,38 +217,34 @@ def _flattened(message: Message, parts: list[Any]) -> Text:
     return joined(texts, "") if texts else content_text(message, None, "")
 
 
-def _without_system_role(start: Rewrite) -> tuple[Rewrite, RenderError | None]:
-    """Put a first system turn's text before the next turn's; also return what the server answers instead.
+def _without_system_role(start: Prepared) -> Prepared:
+    """Put a first system turn's text before the next turn's.
 
     The server takes both contents for texts and fails on any other.
     """
-    first, *others = start.messages or (None,)
-    later = keep(tuple(others), "passed on to the template") if first else Rewrite(())
+    first, *others = start.request.messages or (None,)
     if first is None or not has_role(first, "system"):
-        return start.then(lambda messages: keep(messages, "passed on to the template")), None
+        return start.then(lambda messages: keep(messages, "passed on to the template"))
     if not others:
         why = "the template takes no system role, and there is no turn to carry the text"
-        return Rewrite((), (*start.actions, Action("dropped", indices((first,)), why))), None
+        return start.then(lambda messages: Rewrite((), (Action("dropped", indices((first,)), why),)))
     second = others[0]
     if not isinstance(first.content, str) or not isinstance(second.content, str):
         error = RenderError("type_error", "type must be string, but is array")
-        return start.then(lambda messages: keep(messages, "the server fails on it")), error
+        return replace(start.then(lambda messages: keep(messages, "the server fails on it")), error=error)
     text = join((flat_text(first), flat_text(second)), BETWEEN)
     folded = rebuilt(second, text.text, text.pieces())
     why = f"the template takes no system role: its text goes before that of message {second.index}"
-    actions = (*start.actions, Action("merged", indices((first, second)), why), *later.actions)
-    return Rewrite((folded, *others[1:]), actions), None
-
-
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return LlamaCpp(name, options["reasoning_preserve"] == "on")
+    later = keep(tuple(others), "passed on to the template").actions
+    actions = (Action("merged", indices((first, second)), why), *later)
+    return start.then(lambda messages: Rewrite((folded, *others[1:]), actions))
 
 
 KINDS = (
     PolicyKind(
         "llama-cpp",
         "llama.cpp: passed on to the template, with variables that keep the reasoning of earlier turns",
-        _make,
+        lambda name, options: LlamaCpp(name, options["reasoning_preserve"] == "on"),
         source="ggml-org/llama.cpp common/chat.cpp, common/arg.cpp, common/jinja/caps.cpp at b10775",
         date="2026-09-03",
         evidence={"messages": "read", "variables for reasoning": "run"},

@@ -12,25 +12,21 @@ A text model is what is followed: with a vision model the server keeps lists tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import PassesOn, PolicyKind, PolicyOption
-from ..rewrite.part_texts import part_texts
-from ..rewrite.preparation import never_continued, rewritten
-from ..rewrite.system_turns import indices, keep
-from ..rewrite.texts import join, rebuilt
+from ..rewrite.part_texts import as_one_text, is_text_part
+from ..rewrite.preparation import never_continued
+from ..rewrite.system_turns import each_changed, keep
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 ANTHROPIC = AnthropicRules(reasoning="field", dropped_system=())
 RESPONSES = ResponsesRules()
@@ -55,14 +51,12 @@ class MlxLm:
         if request.dialect != "openai-chat":
             why = "the server has only chat completions; a proxy's translation is assumed"
             start = Prepared(start.request, (Action("unsupported", (), why), *start.actions))
-        error: RenderError | None = None
-        rewrite = keep(start.request.messages, "passed on where it stands")
+        done = start.then(lambda messages: keep(messages, "passed on where it stands"))
         try:
-            rewrite = rewrite.then(flatten).then(_parse)
+            done = done.then(flatten).then(_parse)
         except ValueError as refused:
-            error = RenderError("ValueError", f"HTTP 404: {refused}")
-        done = rewritten(start, rewrite)
-        return replace(done if self.bare else never_continued(done), error=error)
+            done = replace(done, error=RenderError("ValueError", f"HTTP 404: {refused}"))
+        return done if self.bare else never_continued(done)
 
 
 def flatten(messages: Messages) -> Rewrite:
@@ -71,10 +65,7 @@ def flatten(messages: Messages) -> Rewrite:
     Raises:
         ValueError: a list holds something else than text parts, which the server refuses.
     """
-    output = tuple(_flat(message) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
-    why = "its content becomes one text"
-    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+    return each_changed(messages, _flat, "converted", "its content becomes one text")
 
 
 def _flat(message: Message) -> Message:
@@ -83,10 +74,9 @@ def _flat(message: Message) -> Message:
         return message.replace(content="")
     if not isinstance(content, list):
         return message
-    if not all(_is_text(part) for part in content):
+    if not all(map(is_text_part, content)):
         raise ValueError(f"message {message.index} has a content part that is not text")
-    text = join(part_texts(message), "")
-    return rebuilt(message, text.text, text.pieces())
+    return as_one_text(message, "")
 
 
 def _parse(messages: Messages) -> Rewrite:
@@ -101,19 +91,11 @@ def _loaded(text: str) -> Any:
         raise ValueError("the arguments of a tool call are nested too deeply") from error
 
 
-def _is_text(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)
-
-
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return MlxLm(name, bare=options["route"] == "none")
-
-
 KINDS = (
     PolicyKind(
         "mlx-lm",
         "mlx-lm's server: passes messages on; lists become text, errors become HTTP 404",
-        _make,
+        lambda name, options: MlxLm(name, bare=options["route"] == "none"),
         source="ml-explore/mlx-lm 0.32.2",
         date="2026-08-22",
         evidence={"messages": "run"},

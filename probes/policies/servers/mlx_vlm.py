@@ -12,22 +12,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
-from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped
-from ..rewrite.preparation import never_continued, rewritten, thinking_asked
-from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
+from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped, whole_text
+from ..rewrite.preparation import never_continued, thinking_asked
+from ..rewrite.system_turns import each_changed, has_role, indices, is_system, keep, system_runs
 from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 BEFORE = "before-2052"
 RELEASE = "0.7.10"
@@ -54,19 +52,17 @@ class MlxVlm:
         """Return the request as the server's template gets it."""
         route = route_of(self.route, request)
         if route == "none":
-            return self._place(request.messages).of(request)
-        start = as_chat(_trimmed(request), ANTHROPIC, RESPONSES, JOINS)
-        rewrite = Rewrite(start.request.messages)
+            return Prepared(request).then(self._place)
+        done = as_chat(_trimmed(request), ANTHROPIC, RESPONSES, JOINS)
         if route == "messages":
-            rewrite = rewrite.then(as_system).then(self._place)
+            done = done.then(as_system).then(self._place)
         elif route == "responses":
-            rewrite = rewrite.then(_hoist)
+            done = done.then(_hoist)
         elif self.version == RELEASE:
-            rewrite = rewrite.then(_flatten).then(_hoist)
+            done = done.then(_flatten).then(_hoist)
         else:
-            rewrite = rewrite.then(lambda given: keep(given, "passed on where it stands"))
-        rewrite = rewrite.then(lambda given: parse_arguments(given, _loaded))
-        done = never_continued(rewritten(start, rewrite))
+            done = done.then(lambda given: keep(given, "passed on where it stands"))
+        done = never_continued(done.then(lambda given: parse_arguments(given, _loaded)))
         if self.version == RELEASE and done.request.tools:
             tools = tuple(_sorted_keys(tool) for tool in done.request.tools)
             done = Prepared(done.request.replace(tools=tools), done.actions)
@@ -91,28 +87,20 @@ class MlxVlm:
 
 
 def _hoist(messages: Messages) -> Rewrite:
-    return merge_into_first(messages, _texts, "\n\n", "moved into the first system message")
-
-
-def _texts(message: Message, leads: bool) -> list[Text]:
-    text = join(part_texts(message), "\n")
-    return [text] if text else []
+    return merge_into_first(messages, whole_text, "\n\n", "moved into the first system message")
 
 
 def _system_texts(message: Message, leads: bool) -> list[Text]:
     """Return a system message's text on the messages route: that of a list is trimmed, a string is not."""
     if not isinstance(message.content, list):
-        return _texts(message, leads)
+        return whole_text(message, leads)
     text = stripped(join((text for text in part_texts(message) if text), "\n"))
     return [text] if text else []
 
 
 def _flatten(messages: Messages) -> Rewrite:
     """Make one text of each content list that is no user's: its texts joined by spaces, others left out."""
-    output = tuple(_flat(message) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
-    why = "the texts of its list become one text"
-    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+    return each_changed(messages, _flat, "converted", "the texts of its list become one text")
 
 
 def _flat(message: Message) -> Message:
@@ -170,15 +158,11 @@ def _loaded(text: str) -> Any:
         return {}
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return MlxVlm(name, options.get("route"), options.get("version"))
-
-
 KINDS = (
     PolicyKind(
         "mlx-vlm",
         "mlx-vlm: later system turns stay in place on /v1/messages since August 2026; /v1/responses hoists",
-        _make,
+        lambda name, options: MlxVlm(name, options.get("route"), options.get("version")),
         source="Blaizzy/mlx-vlm#2052; release 0.7.10",
         date="2026-08-27",
         evidence={"release 0.7.10": "read", "pull request 2052, and before": "reported"},

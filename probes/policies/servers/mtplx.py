@@ -9,26 +9,24 @@ which the user turn beside it then absorbs. `route=none` is that function's syst
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import TOP_LEVEL, Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import BILLING_HEADER, AnthropicRules
+from ..api.chat_route import is_void
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Messages, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
-from ..rewrite.part_texts import as_system, merge_into_first, part_texts
-from ..rewrite.preparation import never_continued, rewritten
+from ..rewrite.part_texts import as_one_text, as_system, merge_into_first, part_texts
+from ..rewrite.preparation import never_continued
 from ..rewrite.role_merge import merge_roles
-from ..rewrite.system_turns import has_role, indices, is_system, strict_hoist, system_runs
+from ..rewrite.system_turns import done, each_changed, has_role, is_system, strict_hoist, system_runs
 from ..rewrite.texts import Text, join, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 from ..rewrite.user_notes import BOUNDARY_KEY
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 RELEASE = "2.12"
 BETWEEN_TEXTS = "\n\n"
@@ -54,15 +52,14 @@ class Mtplx:
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
         if route_of(self.route, request) == "none":
-            return self._consolidate(request.messages).of(request)
+            return Prepared(request).then(self._consolidate)
         start = as_chat(request.replace(system=_system_text(request)), ANTHROPIC, RESPONSES, JOINS)
-        rewrite = Rewrite(start.request.messages).then(as_system)
-        rewrite = rewrite.then(lambda given: parse_arguments(given, lambda text: {}))
+        chat = start.then(as_system).then(lambda given: parse_arguments(given, lambda text: {}))
         if self.version == RELEASE:
-            rewrite = rewrite.then(_flatten).then(self._consolidate).then(_drop_void).then(_bound)
+            chat = chat.then(_flatten).then(self._consolidate).then(_drop_void).then(_bound)
         else:
-            rewrite = rewrite.then(self._consolidate)
-        return never_continued(rewritten(start, rewrite.then(merge_roles)))
+            chat = chat.then(self._consolidate)
+        return never_continued(chat.then(merge_roles))
 
     def _consolidate(self, messages: Messages) -> Rewrite:
         if self.version != RELEASE:
@@ -86,24 +83,17 @@ def _later(lead: Messages, rest: Messages) -> Rewrite:
             output.append(rebuilt(user, texts[0].text, texts[0].pieces()))
         else:
             empty.append(message)
-    actions = [Action("dropped", indices(empty), "no text")] if empty else []
-    actions += [Action("noted", indices(moved), "becomes a user turn where it stands")] if moved else []
-    return Rewrite(tuple(output), tuple(actions))
+    noted = done("noted", moved, "becomes a user turn where it stands")
+    return Rewrite(tuple(output), done("dropped", empty, "no text") + noted)
 
 
 def _flatten(messages: Messages) -> Rewrite:
     """Make one text of each content, a list's joined by nothing; whatever else it holds is lost."""
-    output = tuple(_flat(message) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
-    why = "its content becomes one text"
-    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+    return each_changed(messages, _flat, "converted", "its content becomes one text")
 
 
 def _flat(message: Message) -> Message:
-    if isinstance(message.content, str):
-        return message
-    text = join(part_texts(message), "")
-    return rebuilt(message, text.text, text.pieces())
+    return message if isinstance(message.content, str) else as_one_text(message, "")
 
 
 def _texts(message: Message, leads: bool) -> list[Text]:
@@ -112,16 +102,9 @@ def _texts(message: Message, leads: bool) -> list[Text]:
 
 
 def _drop_void(messages: Messages) -> Rewrite:
-    void = [message for message in messages if _is_void(message)]
-    if not void:
-        return Rewrite(messages)
-    kept = tuple(message for message in messages if not _is_void(message))
-    return Rewrite(kept, (Action("dropped", indices(void), "an assistant turn without anything in it"),))
-
-
-def _is_void(message: Message) -> bool:
-    keys = ("content", "tool_calls", "tool_responses", "reasoning_content")
-    return has_role(message, "assistant") and not any(message.data.get(key) for key in keys)
+    void = [message for message in messages if is_void(message)]
+    kept = tuple(message for message in messages if not is_void(message))
+    return Rewrite(kept, done("dropped", void, "an assistant turn without anything in it"))
 
 
 def _bound(messages: Messages) -> Rewrite:
@@ -150,15 +133,11 @@ def _without_billing(text: str) -> str:
     return "\n".join(lines).strip()
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Mtplx(name, options.get("route"), options.get("version"))
-
-
 KINDS = (
     PolicyKind(
         "mtplx",
         "MTPLX: the strict hoist (before issue 477); version=2.12 makes later system turns user turns",
-        _make,
+        lambda name, options: Mtplx(name, options.get("route"), options.get("version")),
         source="youssofal/MTPLX#477; release 2.12.2 for version=2.12",
         date="2026-09-16",
         evidence={"before issue 477": "reported", "system turns of version=2.12": "run"},

@@ -17,22 +17,20 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import PolicyKind, PolicyOption
 from ..rewrite.part_texts import stripped, system_turn
-from ..rewrite.system_turns import has_role, indices, is_system, keep, system_runs
+from ..rewrite.system_turns import done, has_role, indices, is_system, join_neighbours, keep, system_runs
 from ..rewrite.texts import content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 GO, QWEN35, QWEN38 = "go", "qwen3.5", "qwen3.8"
 BETWEEN = "\n\n"
@@ -65,13 +63,14 @@ class Ollama:
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as this server's renderer gets it."""
         renderer = self.renderer or renderer_of(template)
-        chat = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS)
-        start = Rewrite(chat.request.messages, chat.actions).then(_split_contents)
+        start = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS).then(_split_contents)
         defaults: dict[str, Any] = {}
         why = ""
         error = None
         if renderer == GO:
-            system = BETWEEN.join(flat_text(each).text for each in start.messages if has_role(each, "system"))
+            system = BETWEEN.join(
+                flat_text(each).text for each in start.request.messages if has_role(each, "system")
+            )
             defaults, why = {"System": system} if system else {}, "what a Go template sees as .System"
             start = start.then(lambda messages: keep(messages, "kept in .Messages, and in .System")).then(
                 _collate
@@ -79,11 +78,11 @@ class Ollama:
         elif renderer == QWEN38:
             start = start.then(_fold)
             defaults, why = {"preserve_thinking": True}, "the renderer writes the reasoning of every turn"
-            if not any(has_role(message, "user") for message in start.messages):
+            if not any(has_role(message, "user") for message in start.request.messages):
                 error = RenderError("RendererError", "the qwen3.8 renderer needs a user turn")
         else:
             start = start.then(lambda messages: keep(messages, "left in place by the renderer"))
-        prepared = replace(start.then(parse_arguments).of(chat.request), error=error)
+        prepared = replace(start.then(parse_arguments), error=error)
         return with_kwargs(with_kwargs(prepared, _thinking(request)), defaults, why, values=renderer != GO)
 
 
@@ -99,7 +98,7 @@ def _split_contents(messages: Messages) -> Rewrite:
         output += turns
         split += [] if len(turns) == 1 else [message]
     why = "each part of its content becomes a turn of its own"
-    return Rewrite(tuple(output), (Action("converted", indices(split), why),) if split else ())
+    return Rewrite(tuple(output), done("converted", split, why))
 
 
 def _turns(message: Message) -> list[Message]:
@@ -129,26 +128,16 @@ def _turn(message: Message, number: int, part: Any, *, whole: bool) -> Message:
 
 def _collate(messages: Messages) -> Rewrite:
     """Join neighbouring turns of one role, except tool results; the later one's other keys are lost."""
-    output: list[Message] = []
-    actions: list[Action] = []
-    for message in messages:
-        before = output[-1] if output else None
-        if before is None or not _join(before, message):
-            output.append(message)
-            continue
-        text = join((flat_text(before), flat_text(message)), BETWEEN)
-        output[-1] = rebuilt(before, text.text, text.pieces())
-        lost = sorted(key for key, value in message.data.items() if key not in ("role", "content") and value)
-        why = f"neighbouring {message.data.get('role')} turns are joined"
-        why += f"; {', '.join(lost)} of message {message.index} is lost" if lost else ""
-        actions.append(Action("merged", indices((before, message)), why))
-    return Rewrite(tuple(output), tuple(actions))
+    return join_neighbours(messages, _joined)
 
 
-def _join(before: Message, after: Message) -> bool:
+def _joined(before: Message, after: Message) -> Message | None:
     if before.data.get("role") != after.data.get("role") or has_role(after, "tool"):
-        return False
-    return all(each.content is None or isinstance(each.content, str) for each in (before, after))
+        return None
+    if not all(each.content is None or isinstance(each.content, str) for each in (before, after)):
+        return None
+    text = join((flat_text(before), flat_text(after)), BETWEEN)
+    return rebuilt(before, text.text, text.pieces())
 
 
 def _fold(messages: Messages) -> Rewrite:
@@ -161,7 +150,7 @@ def _fold(messages: Messages) -> Rewrite:
     empty = [message for message, text in texts if not text]
     first = system_turn(kept or texts[:1], BETWEEN)
     others = tuple(message for message in messages if not is_system(message))
-    actions = [Action("dropped", indices(empty), "no text")] if empty else []
+    actions = [*done("dropped", empty, "no text")]
     for run in system_runs(messages):
         mine = indices([message for message in run.messages if message not in empty])
         if mine:
@@ -179,15 +168,11 @@ def _thinking(request: Request) -> dict[str, Any]:
     return {} if effort is None else {"enable_thinking": effort != "none"}
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Ollama(name, options.get("renderer"))
-
-
 KINDS = (
     PolicyKind(
         "ollama",
         "Ollama: its messages for Go templates and for the qwen3.5 and qwen3.8 renderers",
-        _make,
+        lambda name, options: Ollama(name, options.get("renderer")),
         source="ollama/ollama template/template.go, model/renderers/qwen35.go; #17757, #17855, #17918",
         date="2026-08-21",
         evidence={"messages": "read"},

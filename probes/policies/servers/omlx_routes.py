@@ -16,13 +16,14 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules, convert_anthropic
 from ..api.chat_route import ChatRules, extract, supports_tools, template_tools
 from ..api.responses_route import ResponsesRules, convert_responses
-from ..base import Action, Prepared, Retry, Rewrite
+from ..base import Action, Prepared, Retry
 from ..rewrite.reasoning import (
     detects_preserve_thinking,
     is_native,
@@ -33,9 +34,6 @@ from ..rewrite.reasoning import (
 )
 from ..rewrite.role_merge import merge_roles
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 _COUNTER = re.compile(r"\n{0,2}<total_tokens>\d+ tokens left</total_tokens>")
 
@@ -107,23 +105,21 @@ class Routes:
                 clean_system=None if self.version == "0.5.3" else without_counter,
                 document=_document,
             )
-            converted = convert_anthropic(request, anthropic)
-            rewrite = Rewrite(converted.request.messages, converted.actions).then(merge_roles)
-            return rewrite.of(converted.request)
+            return convert_anthropic(request, anthropic).then(merge_roles)
         if request.dialect == "openai-responses":
             converted = convert_responses(request, ResponsesRules(images=self.multimodal))
             tools = template_tools(converted.request.tools)
             return Prepared(converted.request.replace(tools=tools), converted.actions)
-        tools = template_tools(request.tools)
+        given = Prepared(request.replace(tools=template_tools(request.tools)))
         if route != "chat":
-            return parse_arguments(request.messages).of(request.replace(tools=tools))
+            return given.then(parse_arguments)
         chat = ChatRules(
             tool_role=supports_tools(template),
             reasoning="native" if native else "inline",
             images=self.multimodal,
         )
-        rewrite = extract(request.messages, chat)
-        return (rewrite if self.multimodal else rewrite.then(merge_roles)).of(request.replace(tools=tools))
+        extracted = given.then(lambda messages: extract(messages, chat))
+        return extracted if self.multimodal else extracted.then(merge_roles)
 
     def _retries(self, request: Request) -> tuple[Retry, ...]:
         """Return the attempts after an error: another reasoning effort, none, and bare after a TypeError."""

@@ -17,31 +17,41 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import TOP_LEVEL, Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
-from ..rewrite.part_texts import as_system, merge_into_first, part_texts, system_turn, whole_text
-from ..rewrite.preparation import (
-    extract_text,
-    never_continued,
-    rewritten,
-    thinking_asked,
-    thinks_by_default,
+from ..rewrite.part_texts import (
+    as_one_text,
+    as_system,
+    is_text_part,
+    merge_into_first,
+    part_texts,
+    system_turn,
+    whole_text,
 )
+from ..rewrite.preparation import extract_text, never_continued, thinking_asked, thinks_by_default
 from ..rewrite.reasoning import template_text
-from ..rewrite.system_turns import Run, has_role, indices, is_system, neighbours, system_runs
+from ..rewrite.system_turns import (
+    Run,
+    done,
+    each_changed,
+    has_role,
+    indices,
+    is_system,
+    keep_each,
+    neighbours,
+    system_runs,
+)
 from ..rewrite.texts import Text, content_text, cover, join, rebuilt
 from ..rewrite.tool_arguments import as_value, parse_arguments
 from .rapid_retries import retries
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 BETWEEN_TEXTS = "\n\n"
 REMINDER = ("<system-reminder>\n", "\n</system-reminder>")
@@ -81,28 +91,27 @@ class RapidMlx:
         route = route_of(self.route, request)
         counted = Rewrite(request.messages)
         if self.drops_counter and route in ("none", "messages"):
-            counted = counted.then(drop_counters)
+            counted = drop_counters(request.messages)
         if route == "none":
-            return counted.then(self._lead).of(request)
+            return Prepared(request).then(lambda messages: counted.then(self._lead))
         given = tuple(_joined_instruction(message) for message in counted.messages)
         cleaned = request.replace(messages=given, system=_system_text(request))
         responses = replace(RESPONSES, between_parts="\n") if self.text_engine else RESPONSES
-        start = as_chat(cleaned, ANTHROPIC, responses, JOINS)
-        rewrite = Rewrite(start.request.messages, counted.actions).then(as_system)
+        chat = as_chat(cleaned, ANTHROPIC, responses, JOINS)
+        chat = replace(chat, actions=chat.actions + counted.actions).then(as_system)
         if route == "messages":
-            rewrite = rewrite.then(self._lead)
+            chat = chat.then(self._lead)
         else:
-            rewrite = rewrite.then(hoist if route == "responses" else _keep)
-        rewrite = rewrite.then(drop_reasoning).then(extract_text if self.text_engine else flatten)
-        rewrite = rewrite.then(lambda given: parse_arguments(given, as_value))
-        error = None
+            chat = chat.then(hoist if route == "responses" else keep_each)
+        chat = chat.then(drop_reasoning).then(extract_text if self.text_engine else flatten)
+        chat = chat.then(lambda given: parse_arguments(given, as_value))
         if self._is_harmony(template):
             try:
-                rewrite = rewrite.then(collapse_instructions)
+                chat = chat.then(collapse_instructions)
             except ValueError as refused:
-                error = RenderError("ValueError", str(refused))
-        done = _with_thinking(never_continued(rewritten(start, rewrite)), request)
-        return replace(done, retries=retries(done.request), error=error)
+                chat = replace(chat, error=RenderError("ValueError", str(refused)))
+        chat = _with_thinking(never_continued(chat), request)
+        return replace(chat, retries=retries(chat.request))
 
     def _lead(self, messages: Messages) -> Rewrite:
         return relocate_or_hoist(messages) if self.relocate else hoist(messages)
@@ -118,12 +127,9 @@ def drop_counters(messages: Messages) -> Rewrite:
     """Leave out system messages that are only a token counter, last or right before an assistant turn."""
     pairs = zip(messages, (*messages[1:], None), strict=False)
     counters = [message for message, after in pairs if _is_counter(message, after)]
-    if not counters:
-        return Rewrite(messages)
     gone = {id(message) for message in counters}
-    why = "the server leaves out the token counter"
     kept = tuple(message for message in messages if id(message) not in gone)
-    return Rewrite(kept, (Action("dropped", indices(counters), why),))
+    return Rewrite(kept, done("dropped", counters, "the server leaves out the token counter"))
 
 
 def hoist(messages: Messages) -> Rewrite:
@@ -146,18 +152,13 @@ def relocate_or_hoist(messages: Messages) -> Rewrite:
 
 def flatten(messages: Messages) -> Rewrite:
     """Make one text of each content list that is text only, its parts joined by nothing."""
-    output = tuple(_flat(message) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
-    why = "its list of texts becomes one text"
-    return Rewrite(output, (Action("converted", indices(changed), why),) if changed else ())
+    return each_changed(messages, _flat, "converted", "its list of texts becomes one text")
 
 
 def drop_reasoning(messages: Messages) -> Rewrite:
     """Leave the reasoning of earlier turns out, which the server's request has no field for."""
-    output = tuple(_without_reasoning(message) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
     why = "the server does not take the reasoning of earlier turns"
-    return Rewrite(output, (Action("dropped", indices(changed), why),) if changed else ())
+    return each_changed(messages, _without_reasoning, "dropped", why)
 
 
 def collapse_instructions(messages: Messages) -> Rewrite:
@@ -195,11 +196,8 @@ def _relocate(messages: Messages) -> Rewrite:
         output.append(_with_reminders(host, reminders) if reminders else host)
         empty = [message for message in run.messages if not whole_text(message, False)]
         moved = [message for message in run.messages if whole_text(message, False)]
-        if empty:
-            actions.append(Action("dropped", indices(empty), "no text"))
-        if moved:
-            why = f"put at the beginning of the user turn after it (message {host.index}), as its text"
-            actions.append(Action("relocated", indices(moved), why))
+        why = f"put at the beginning of the user turn after it (message {host.index}), as its text"
+        actions += (*done("dropped", empty, "no text"), *done("relocated", moved, why))
     output += messages[position:]
     return Rewrite(tuple(output), tuple(actions))
 
@@ -250,11 +248,6 @@ def _joined_instruction(item: Message) -> Message:
     return item.replace(content="\n".join(texts))
 
 
-def _keep(messages: Messages) -> Rewrite:
-    systems = indices([message for message in messages if is_system(message)])
-    return Rewrite(messages, (Action("kept", systems, "passed on where it stands"),) if systems else ())
-
-
 def _without_reasoning(message: Message) -> Message:
     if message.data.keys().isdisjoint(REASONING_KEYS):
         return message
@@ -264,14 +257,8 @@ def _without_reasoning(message: Message) -> Message:
 
 def _flat(message: Message) -> Message:
     content = message.content
-    if not isinstance(content, list) or not content or not all(_is_text(part) for part in content):
-        return message
-    text = join(part_texts(message), "")
-    return rebuilt(message, text.text, text.pieces())
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)
+    texts = isinstance(content, list) and content and all(map(is_text_part, content))
+    return as_one_text(message, "") if texts else message
 
 
 def _with_thinking(start: Prepared, request: Request) -> Prepared:

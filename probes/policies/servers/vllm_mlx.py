@@ -17,22 +17,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Retry, Rewrite
+from ..base import Action, Messages, Prepared, Retry, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system, merge_into_first, stripped, whole_text
-from ..rewrite.preparation import extract_text, never_continued, rewritten, thinks_by_default
-from ..rewrite.system_turns import has_role, indices, is_system
+from ..rewrite.preparation import extract_text, never_continued, thinks_by_default
+from ..rewrite.system_turns import each_changed, has_role, is_system, join_neighbours, keep_each
 from ..rewrite.texts import Text, content_text, join, rebuilt
 from ..rewrite.tool_arguments import as_value, parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 BETWEEN_TEXTS = "\n\n"
 BILLING_LINE = re.compile(r"(?im)^x-anthropic-billing-header:[^\n]*(?:\n|$)")
@@ -59,24 +57,22 @@ class VllmMlx:
         """Return the request as the server's template gets it."""
         route = route_of(self.route, request)
         if route == "none":
-            return hoist(request.messages).of(request)
-        start = as_chat(_reasoning_as_turns(request), ANTHROPIC, RESPONSES, JOINS)
-        rewrite = Rewrite(start.request.messages).then(as_system)
+            return Prepared(request).then(hoist)
+        done = as_chat(_reasoning_as_turns(request), ANTHROPIC, RESPONSES, JOINS).then(as_system)
         if route == "messages":
-            rewrite = rewrite.then(hoist)
+            done = done.then(hoist)
         elif route == "responses":
-            rewrite = rewrite.then(_hoist_trimmed)
+            done = done.then(_hoist_trimmed)
         if self.text_engine:
-            rewrite = rewrite.then(extract_text)
+            done = done.then(extract_text)
         if route != "responses":
-            rewrite = rewrite.then(join_neighbours)
+            done = done.then(join_plain_turns)
         if route == "chat":
-            rewrite = rewrite.then(_keep)
-        rewrite = rewrite.then(drop_billing_lines).then(lambda given: parse_arguments(given, _arguments))
+            done = done.then(keep_each)
+        done = done.then(drop_billing_lines).then(lambda given: parse_arguments(given, _arguments))
         asked = request.fields.get("enable_thinking") if route == "chat" else None
         thinks = asked if isinstance(asked, bool) else thinks_by_default(request)
-        done = never_continued(rewritten(start, rewrite))
-        done = with_kwargs(done, {"enable_thinking": thinks}, "the server always sets it")
+        done = with_kwargs(never_continued(done), {"enable_thinking": thinks}, "the server always sets it")
         return replace(done, retries=(_without_extras(done.request),))
 
 
@@ -91,28 +87,18 @@ def hoist(messages: Messages) -> Rewrite:
     return Rewrite((empty, *after.messages), (*after.actions, Action("kept", (empty.index,), why)))
 
 
-def join_neighbours(messages: Messages) -> Rewrite:
+def join_plain_turns(messages: Messages) -> Rewrite:
     """Join neighbouring system, user and assistant turns of one role whose contents are both strings.
 
     A turn that calls tools stays apart. The keys of the earlier turn survive.
     """
-    output: list[Message] = []
-    actions: list[Action] = []
-    for message in messages:
-        if output and _joins(output[-1], message):
-            actions.append(_describe(output[-1], message))
-            output[-1] = _joined(output[-1], message)
-        else:
-            output.append(message)
-    return Rewrite(tuple(output), tuple(actions))
+    return join_neighbours(messages, _joined)
 
 
 def drop_billing_lines(messages: Messages) -> Rewrite:
     """Leave the lines with Claude Code's billing header out of system texts."""
-    output = tuple(_without_billing(message) for message in messages)
-    changed = [old for old, new in zip(messages, output, strict=True) if old is not new]
     why = "the server leaves out the line with the billing header, which changes with every request"
-    return Rewrite(output, (Action("dropped", indices(changed), why),) if changed else ())
+    return each_changed(messages, _without_billing, "dropped", why)
 
 
 def _trimmed_text(message: Message, leads: bool) -> list[Text]:
@@ -124,29 +110,14 @@ def _hoist_trimmed(messages: Messages) -> Rewrite:
     return merge_into_first(messages, _trimmed_text, BETWEEN_TEXTS, why)
 
 
-def _keep(messages: Messages) -> Rewrite:
-    systems = indices([message for message in messages if is_system(message)])
-    return Rewrite(messages, (Action("kept", systems, "passed on where it stands"),) if systems else ())
-
-
-def _joins(earlier: Message, later: Message) -> bool:
+def _joined(earlier: Message, later: Message) -> Message | None:
     same = any(has_role(earlier, role) and has_role(later, role) for role in ("system", "user", "assistant"))
     calls = earlier.data.get("tool_calls") or later.data.get("tool_calls")
-    return same and not calls and isinstance(earlier.content, str) and isinstance(later.content, str)
-
-
-def _joined(earlier: Message, later: Message) -> Message:
+    if not same or calls or not isinstance(earlier.content, str) or not isinstance(later.content, str):
+        return None
     texts = (content_text(message, None, message.content) for message in (earlier, later))
     text = join(texts, BETWEEN_TEXTS)
     return rebuilt(earlier, text.text, text.pieces())
-
-
-def _describe(earlier: Message, later: Message) -> Action:
-    lost = sorted(key for key, value in later.data.items() if key not in ("role", "content") and value)
-    why = f"neighbouring {later.data.get('role')} turns are joined"
-    if lost:
-        why += f"; {', '.join(lost)} of message {later.index} is lost"
-    return Action("merged", indices((earlier, later)), why)
 
 
 def _without_billing(message: Message) -> Message:
@@ -195,15 +166,11 @@ def _without_extras(request: Request) -> Retry:
     return Retry(fewer, Action("retried", (), why), kind="TypeError", final=True)
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return VllmMlx(name, options.get("route"), text_engine=options["engine"] == "text")
-
-
 KINDS = (
     PolicyKind(
         "vllm-mlx",
         "vllm-mlx: the hoist on /v1/messages and /v1/responses; neighbours joined in place on chat",
-        _make,
+        lambda name, options: VllmMlx(name, options.get("route"), text_engine=options["engine"] == "text"),
         source="waybarrios/vllm-mlx 0.6.0",
         date="2026-10",
         evidence={"system turns": "run", "conversions of the routes": "run"},

@@ -8,23 +8,19 @@ where no Python code runs. So does one that exceeds the memory. The process ends
 from __future__ import annotations
 
 import gc
-import mmap
-import os
 import resource
-import signal
-import struct
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Template, nodes
 
 from ...errors import RenderError, RenderLimit
 from .. import wire
+from ..serving import Serving
 from . import names
 from .evaluation import (
     Conversation,
@@ -39,11 +35,6 @@ from .evaluation import (
 from .prompt_end import generation_prompt_ends
 from .skipped_branch import skipped_branch_line
 
-#: Exit code by which the parent knows that memory ran out.
-OUT_OF_MEMORY = 77
-#: Answers wait for so many bytes or seconds before they are sent: each sending wakes the parent.
-_MOST_WAITING = 200_000
-_LONGEST_WAIT = 0.05
 #: CPU seconds that a render may take without counting as slow, and those for each character that it reads
 #: or writes. A prompt of 200,000 tokens takes a tenth of what that comes to.
 _FREE_SECONDS = 0.05
@@ -53,6 +44,9 @@ _LONG_PROMPT = 1_000_000
 _MOST_TIMES_AS_LONG = 10
 #: Objects after which Python looks for cycles. Trees of templates are large, and memory has a limit.
 _COLLECT_AFTER = 20_000
+
+
+Result = TypeVar("Result")
 
 
 class _Source:
@@ -84,7 +78,7 @@ class _Source:
     def prompt_ends(self) -> bool:
         return self.ask(lambda: generation_prompt_ends(self.tree, self.sections))
 
-    def ask(self, question: Callable[[], Any]) -> Any:
+    def ask(self, question: Callable[[], Result]) -> Result:
         """Ask something of the tree."""
         self.sections  # noqa: B018 - raises where the tree cannot be walked
         try:
@@ -94,7 +88,7 @@ class _Source:
         except Exception as error:
             raise as_render_error(error) from error
 
-    def _once(self, make: Callable[[], Any]) -> Any:
+    def _once(self, make: Callable[[], Result]) -> Result:
         if self._error is not None:
             raise self._error
         try:
@@ -108,19 +102,19 @@ class Worker:
     """What the process holds: templates, and the messages, tools and variables that were sent.
 
     Args:
-        progress: shared with the parent; the number of the task that is being done stands in it.
+        serving: how tasks are bounded, and known to the parent.
     """
 
-    def __init__(self, progress: mmap.mmap) -> None:
-        self._progress = progress
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
         self._templates: dict[int, _Source] = {}
         self._values: dict[int, Any] = {}
         self._sizes: dict[int, int] = {}
         self._passed: dict[int, dict[str, Any]] = {}
         self._bytes = 0
 
-    def answer(self, message: bytes, send: Callable[[bytes], None]) -> None:
-        """Do the tasks of a message, and send an answer to each."""
+    def answer(self, message: bytes) -> Iterator[tuple[Any, ...] | None]:
+        """Do the tasks of a message; yield an answer to each, None where the budget is spent before."""
         limits, (slow_left, inflated_left), forget, values, templates, dropped, tasks = wire.loads(message)
         seconds, characters, memory = limits
         self._limit_memory(memory)
@@ -134,24 +128,20 @@ class Worker:
             del self._templates[number]
         for number, text in templates:
             self._templates[number] = _Source(text)
-        waiting = bytearray()
-        since = time.monotonic()
-        for number, task in enumerate(tasks):
-            if slow_left < 0 or inflated_left < 0:
-                answer: tuple[Any, ...] | None = None
-            else:
-                struct.pack_into("<Q", self._progress, 0, number + 1)
-                signal.setitimer(signal.ITIMER_PROF, seconds)
-                answer = self._timed(task, characters)
-                signal.setitimer(signal.ITIMER_PROF, 0)
+
+        def done() -> Iterator[tuple[Any, ...] | None]:
+            nonlocal slow_left, inflated_left
+            for number, task in enumerate(tasks):
+                if slow_left < 0 or inflated_left < 0:
+                    yield None
+                    continue
+                with self._serving.task(number, seconds):
+                    answer = self._timed(task, characters)
                 slow_left -= answer[0] + (seconds if _limited(answer) else 0)
                 inflated_left -= answer[1]
-            waiting += wire.framed(wire.dumps(answer))
-            if len(waiting) > _MOST_WAITING or time.monotonic() - since > _LONGEST_WAIT:
-                send(waiting)
-                waiting.clear()
-                since = time.monotonic()
-        send(waiting)
+                yield answer
+
+        return done()
 
     def _timed(self, task: tuple[Any, ...], characters: int) -> tuple[Any, ...]:
         """Do one task: what it is charged in seconds and characters, whether it succeeded, and the result."""
@@ -206,9 +196,7 @@ class Worker:
         self, source: _Source, characters: int, wired: tuple[Any, ...], body: bool, text: str | None
     ) -> Any:
         compiled = source.compiled
-        return render(
-            compiled, self._conversation(wired), characters, text, body and source.prompt_ends
-        )
+        return render(compiled, self._conversation(wired), characters, text, body and source.prompt_ends)
 
     def _chunk(self, source: _Source, _: int, wired: tuple[Any, ...], offset: int) -> Any:
         return chunk_at(source.compiled, self._conversation(wired), offset)
@@ -253,29 +241,11 @@ def _limited(answer: tuple[Any, ...]) -> bool:
 
 def main() -> None:
     """Answer messages until stdin ends."""
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    progress = mmap.mmap(int(sys.argv[1]), mmap.PAGESIZE)
-    out = os.dup(1)
-    os.dup2(2, 1)  # whatever is printed is no answer
+    serving = Serving()
+    worker = Worker(serving)
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
-    worker = Worker(progress)
-
-    def send(data: bytes | bytearray) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(out, view) :]
-        view.release()
-
-    try:
-        while (message := wire.read(sys.stdin.buffer)) is not None:
-            worker.answer(message, send)
-    except MemoryError:
-        os._exit(OUT_OF_MEMORY)
-    except BrokenPipeError:
-        os._exit(0)
+    serving.run(worker.answer)
 
 
 if __name__ == "__main__":

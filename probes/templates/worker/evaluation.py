@@ -150,9 +150,7 @@ class _Asked:
         return True
 
 
-def chunk_at(
-    template: Template, conversation: Conversation, offset: int
-) -> tuple[Any, ...]:
+def chunk_at(template: Template, conversation: Conversation, offset: int) -> tuple[Any, ...]:
     """Find the chunk that covers a character of what `render` returns, and what the template held then.
 
     Costs at most one more render. Records nothing before the chunk: reading line numbers and local variables

@@ -194,20 +194,27 @@ class Conversations:
 
     def _closest(self, new: _Known, keys: list[MessageKey], root: _Node) -> tuple[_Known | None, Relation]:
         """Return the request that shares most with this one, where that tells that it is continued."""
-        candidates = [
-            (known.user is new.user is not None, shared, shared - known.length, known.turn, known, flags)
-            for known, shared, flags in _candidates(root, keys, self._keys)
-        ]
-        candidates.sort(key=lambda each: each[:4], reverse=True)
-        for *_, known, (prefix, stands_again, in_place) in candidates:
-            if prefix and self._may_precede(known, new, keys):
-                return known, "branch"
-            if stands_again:
-                return known, "edited"
-            follows = known.length < len(keys) and keys[known.length].by_model
-            if in_place and follows and self._nearly_equal(known.system, new.system):
-                return known, "edited"
+        candidates = [*_candidates(root, keys, self._keys)]
+        candidates.sort(
+            key=lambda each: (
+                each.known.user is new.user is not None,
+                each.shared,
+                each.shared - each.known.length,
+                each.known.turn,
+            ),
+            reverse=True,
+        )
+        for each in candidates:
+            if each.prefix and self._may_precede(each.known, new, keys):
+                return each.known, "branch"
+            if each.stands_again or (each.in_place and self._is_in_place(each.known, new, keys)):
+                return each.known, "edited"
         return None, "begins"
+
+    def _is_in_place(self, known: _Known, new: _Known, keys: list[MessageKey]) -> bool:
+        """Tell whether a model's message stands among or behind those that kept their places."""
+        replied = any(key.by_model for key in keys[: known.length + 1])
+        return replied and self._nearly_equal(known.system, new.system)
 
     def _nearly_equal(self, one: str, other: str) -> bool:
         pair = (one, other)
@@ -303,41 +310,76 @@ def _best_leaf(leaves: list[_Known], keys: list[MessageKey]) -> _Known:
     return max(replied or leaves, key=lambda known: known.turn)
 
 
-def _candidates(
-    root: _Node, keys: list[MessageKey], alike: MessageKeys
-) -> Iterator[tuple[_Known, int, tuple[bool, bool, bool]]]:
-    """Yield earlier requests with the number of messages that stand in order in both, and what that tells.
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An earlier request beside this one.
+
+    Attributes:
+        known: the earlier request.
+        shared: messages that stand in order in both.
+        prefix: whether its messages are a full prefix.
+        in_place: whether all of them stand in their places, equal or nearly.
+        stands_again: whether enough stands again to tell that it is the same conversation.
+    """
+
+    known: _Known
+    shared: int
+    prefix: bool
+    in_place: bool
+    stands_again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What stands in both of two requests, so far."""
+
+    substantial: bool = False
+    by_model: int = 0
+    by_user: int = 0
+
+    def and_(self, key: MessageKey) -> _Said:
+        return _Said(
+            self.substantial or key.substantial,
+            self.by_model + key.by_model,
+            self.by_user + (key.role == "user"),
+        )
+
+    def is_enough(self, whole: bool) -> bool:
+        """Tell whether it is the same conversation: something that a model or a tool wrote at length, two
+        questions with an answer, or all of a request with two questions."""
+        return self.substantial or (self.by_user > 1 and (whole or self.by_model > 0))
+
+
+def _candidates(root: _Node, keys: list[MessageKey], alike: MessageKeys) -> Iterator[_Candidate]:
+    """Yield earlier requests with what they share with this one.
 
     The numbers of all requests come from one walk over what they are made of: the longest common subsequence
     is carried along as the bits of a number, one step for each message.
-
-    Yields:
-        The request, that number, and whether its messages are a full prefix, whether something that a model
-        or a tool wrote stands in both, and whether all its messages stand in place, equal or nearly.
     """
     places: dict[int, int] = defaultdict(int)
     for at, key in enumerate(keys):
         places[id(key)] |= 1 << at
     everything = (1 << len(keys)) - 1
-    todo = [(root, everything, True, False, True)]
+    todo = [(root, everything, True, True, _Said())]
     while todo:
-        node, bits, prefix, again, in_place = todo.pop()
+        node, bits, prefix, in_place, said = todo.pop()
         if node.ends:
             shared = len(keys) - bits.bit_count()
             for known in node.ends:
-                yield known, shared, (prefix, again, in_place)
+                enough = said.is_enough(shared == known.length)
+                yield _Candidate(known, shared, prefix, in_place, enough)
         for child in node.children.values():
-            key, at = child.key, node.depth
-            assert key is not None
-            same = places.get(id(key), 0)
+            own, at = child.key, node.depth
+            assert own is not None
+            same = places.get(id(own), 0)
             both = bits & same
             todo.append(
                 (
                     child,
                     ((bits + both) | (bits - both)) & everything,
-                    prefix and at < len(keys) and keys[at] is key,
-                    again or (same > 0 and key.substantial),
-                    in_place and at < len(keys) and alike.alike(key, keys[at]),
+                    prefix and at < len(keys) and keys[at] is own,
+                    in_place and at < len(keys) and alike.alike(own, keys[at]),
+                    said.and_(own) if same else said,
                 )
             )
 

@@ -2,54 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from importlib.resources import files
 from itertools import takewhile
 from typing import Any
 
-from tplaudit.probes.conversation import Message, Request, Transcript
-from tplaudit.probes.models.model import ReplayModel, load_model
-from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.replay.replay import Replay
-from tplaudit.probes.replay.replay_report import PolicyReport
-from tplaudit.probes.templates.template import ChatTemplate
+from ferry_sessions import call, model, replayed
 
 Messages = list[dict[str, Any]]
-
-
-def model(template: str) -> ReplayModel:
-    return replace(load_model(None), template=ChatTemplate({"default": template}, source="test"))
-
-
-def replayed(
-    loaded: ReplayModel, requests: list[Messages], policy: str = "as-is", **options: Any
-) -> PolicyReport:
-    def read() -> Any:
-        for messages in requests:
-            yield Request(tuple(Message(each, index) for index, each in enumerate(messages)))
-
-    run = Replay(Transcript("test", "openai-chat", read), loaded, [parse_policy(policy)], **options)
-    for _ in run.turns():
-        pass
-    return run.report().policies[0]
-
-
-def call(number: int, thought: str) -> Messages:
-    name = {"name": "tide_table", "arguments": {"port": "Havn", "day": number}}
-    return [
-        {
-            "role": "assistant",
-            "content": "",
-            "reasoning_content": thought,
-            "tool_calls": [{"id": f"call_{number}", "type": "function", "function": name}],
-        },
-        {
-            "role": "tool",
-            "tool_call_id": f"call_{number}",
-            "content": f"High water of day {number}: 06:1{number}",
-        },
-    ]
 
 
 def session() -> list[Messages]:
@@ -114,28 +73,6 @@ def test_a_template_that_strips_reasoning_at_the_next_user_turn() -> None:
         assert others is None or others.cause == "generation-prompt-mismatch"
 
 
-def test_ids_on_both_sides_of_a_boundary() -> None:
-    loaded = model(
-        "{%- for m in messages %}{{ m.role + ' ' + m.content + '\\n' }}{% endfor -%}"
-        "{%- if add_generation_prompt %}{{ 'assistant ' }}{% endif -%}"
-    )
-    first: Messages = [{"role": "user", "content": "Which way?"}]
-    second = [*first, {"role": "assistant", "content": "that way"}, {"role": "user", "content": "Thanks."}]
-    turn = replayed(loaded, [first, second], block_size=1).turns[1]
-    parted, since = turn.divergence, turn.since_previous
-    assert parted is not None and since is not None
-    assert since.generation_prompt_shared
-    assert since.cause == parted.cause == "tokenizer-boundary"
-    assert parted.confirmed is True
-    texts = [loaded.template.render(each) for each in (first, second)]
-    assert texts[1].startswith(texts[0])
-    one, other = (list(loaded.tokenizer.encode(text)) for text in texts)
-    assert parted.stored_ids == tuple(one[parted.tokens : parted.tokens + 8])
-    assert parted.prompt_ids == tuple(other[parted.tokens : parted.tokens + 8])
-    assert parted.stored_ids[0] != parted.prompt_ids[0]
-    assert str(parted.stored_ids[0]) in (parted.evidence or "")
-
-
 STEADY = (
     "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor -%}"
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}"
@@ -153,63 +90,9 @@ def asked(number: int) -> Messages:
     ][:-1]
 
 
-def test_the_rest_of_a_block_is_lost() -> None:
-    turns = replayed(model(STEADY), [asked(1), asked(2), asked(3)], block_size=100).turns
-    for turn in turns[1:]:
-        assert turn.divergence is None
-        assert turn.depth is not None
-        (loss,) = turn.losses
-        rest = turn.depth % 100
-        assert (loss.cause, loss.tokens) == ("cache-granularity", rest)
-        if loss.remedy is not None:
-            assert loss.remedy.tokens in (
-                turn.depth // 64 * 64 - turn.reused,
-                turn.depth // 16 * 16 - turn.reused,
-            )
-    assert turns[0].losses == ()
-
-
-def test_what_was_dropped_is_the_evictions() -> None:
-    loaded = model(STEADY)
-    other: Messages = [
-        {"role": "user", "content": "Something else entirely, at some length, about ropes and masts."}
-    ]
-    run = replayed(
-        loaded,
-        [asked(3), other, asked(3), asked(4)],
-        block_size=8,
-        capacity_bytes=8 * 7 * (loaded.bytes_per_token or 0),
-    )
-    evicted = {turn: loss for turn in run.turns for loss in turn.losses if loss.cause == "evicted"}
-    assert evicted
-    assert run.totals.causes["evicted"].avoidable == sum(
-        min(turn.avoidable or 0, loss.tokens) for turn, loss in evicted.items()
-    )
-    for turn, loss in evicted.items():
-        assert (
-            loss.tokens == (turn.depth or 0) // 8 * 8 - (turn.reused or 0) or turn.depth == turn.prompt_tokens
-        )
-        assert re.search(r"in turn [1-3]$", loss.evidence)
-        assert loss.remedy is not None
-    assert sum(total.avoidable for total in run.totals.causes.values()) == run.totals.avoidable
-
-
-def test_an_older_prompt_that_is_closer_is_the_one_compared_with() -> None:
-    branch = [*asked(2), {"role": "assistant", "content": "A branch."}, {"role": "user", "content": "On."}]
-    main = [*asked(2), {"role": "assistant", "content": "Another."}, {"role": "user", "content": "And on."}]
-    rewritten = [{**main[0], "content": "[cleared]"}, *main[1:]]
-    turns = replayed(model(STEADY), [branch, asked(1), rewritten, main], block_size=1).turns
-    assert turns[3].divergence is not None
-    assert turns[3].divergence.stored_turn == 1
-    assert turns[3].divergence.cause == "history-rewritten"
-    assert turns[3].since_previous is not None
-    assert turns[3].since_previous.cause == "history-rewritten"
-    assert turns[3].since_previous.tokens < turns[3].divergence.tokens
-
-
 def test_no_causes_are_looked_for_where_nobody_asks() -> None:
-    changed = [{"role": "user", "content": "[cleared]"}, *asked(2)[1:]]
-    turn = replayed(model(STEADY), [asked(1), changed], causes=False).turns[1]
+    changed = [{"role": "user", "content": "[cleared]"}, *asked(3)[1:]]
+    turn = replayed(model(STEADY), [asked(3), changed], causes=False).turns[1]
     assert turn.divergence is not None
     assert turn.divergence.cause is None
     assert turn.divergence.message is not None

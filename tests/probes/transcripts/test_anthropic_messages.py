@@ -62,53 +62,6 @@ def test_a_body_is_read_as_it_is(write: Write) -> None:
     assert (request.partial, request.reply, request.where) == (False, None, f"{path}:1")
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        {"system": "Be brief."},
-        {"stop_sequences": ["x"]},
-        {"tools": [TOOL]},
-        {"messages": [USER, CALL]},
-        {"messages": [USER, {"role": "assistant", "content": CALL["content"][:1]}]},
-        {"messages": [RESULT]},
-        {"messages": [{"role": "user", "content": RESULT["content"][1:2]}]},
-        {"messages": [{"role": "user", "content": RESULT["content"][2:3]}]},
-        {"response": {"type": "message", "role": "assistant", "content": []}},
-    ],
-)
-def test_what_tells_the_dialect(write: Write, own: dict[str, Any]) -> None:
-    assert open_transcript(write({"messages": [USER], **own})).dialect == "anthropic-messages"
-
-
-@pytest.mark.parametrize(
-    "body", [{"messages": [USER]}, {"messages": [USER], "thinking": {"type": "enabled"}}]
-)
-def test_what_does_not_tell_it_is_read_as_chat(write: Write, body: dict[str, Any]) -> None:
-    assert open_transcript(write(body)).dialect == "openai-chat"
-
-
-def test_short_requests_at_the_beginning_are_of_the_dialect_that_follows(write: Write) -> None:
-    quota = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
-    path = write(quota, quota, {"messages": [USER], "system": "Be brief."})
-    assert [request.dialect for request in open_transcript(path)] == ["anthropic-messages"] * 3
-
-
-def test_only_the_beginning_is_looked_at(write: Write) -> None:
-    path = write(*[{"messages": [USER]}] * 200, {"messages": [USER], "system": "Be brief."})
-    assert open_transcript(path).dialect == "openai-chat"
-
-
-def test_what_cannot_be_read_further_on_is_told_when_it_is_reached(write: Write) -> None:
-    requests = iter(open_transcript(write({"messages": [USER]}, "broken")))
-    assert next(requests).dialect == "openai-chat"
-
-
-def test_the_address_of_a_batch_tells_it_too(write: Write) -> None:
-    record = {"custom_id": "1", "method": "POST", "url": "http://h/v1/messages?beta=true"}
-    (request,) = open_transcript(write({**record, "body": {"messages": [USER]}}))
-    assert request.dialect == "anthropic-messages"
-
-
 def test_a_message_batch_is_a_document_of_requests(write: Write) -> None:
     batch = {"requests": [{"custom_id": "1", "params": {"model": "m", "messages": [USER]}}]}
     transcript = open_transcript(write(batch, name="batch.json"))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,28 +80,3 @@ def test_items_are_shared(write: Write) -> None:
         write({"input": [DEVELOPER, USER]}, {"input": [DEVELOPER, USER, REASONING, CALL, OUTPUT]})
     )
     assert all(new is old for new, old in zip(second.messages, first.messages, strict=False))
-
-
-def test_a_request_continues_a_response_of_the_transcript(write: Write) -> None:
-    path = write(
-        {
-            "instructions": "Be brief.",
-            "input": [USER],
-            "response": {"id": "r1", "output": [REASONING, CALL]},
-        },
-        {
-            "body": {"previous_response_id": "r1", "input": [OUTPUT]},
-            "response": {"status_code": 200, "body": {"id": "r2", "output": [ANSWER]}},
-        },
-        {"previous_response_id": "r1", "input": [{**OUTPUT, "output": "three"}]},
-        {"previous_response_id": "r2", "input": "Bye"},
-    )
-    first, second, other, last = open_transcript(path)
-    bye = {"role": "user", "content": "Bye"}
-    whole = [USER, REASONING, CALL, OUTPUT, ANSWER, bye]
-    assert [dict(message.data) for message in last.messages] == whole
-    assert [message.index for message in last.messages] == list(range(6))
-    assert [dict(message.data) for message in other.messages] == [*whole[:3], {**OUTPUT, "output": "three"}]
-    assert (first.system, second.system) == ("Be brief.", None)
-    for earlier, later in pairwise([first, second, last]):
-        assert all(new is old for new, old in zip(later.messages, earlier.messages, strict=False))

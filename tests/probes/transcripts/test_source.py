@@ -64,7 +64,7 @@ def test_the_copy_of_stdin_has_no_name_and_a_forked_child_can_read_it(tmp_path: 
     program = """
 import os, sys, tempfile
 from pathlib import Path
-from tplaudit.probes.transcripts import open_transcript
+from tplaudit.probes.transcripts.reader import open_transcript
 transcript = open_transcript("-")
 print(len(list(Path(tempfile.gettempdir()).iterdir())), flush=True)
 if not (child := os.fork()):

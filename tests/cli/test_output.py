@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "tplaudit.cli.app"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("arguments", [["--help"], ["rules"], ["rules", "--json"]])
+def test_a_full_disk(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"tplaudit: output: no space left on device\n"
+
+
+def test_stdout_is_closed() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m tplaudit.cli.app rules >&-'], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == b"tplaudit: stdout is closed; send it to a file or to /dev/null\n"
