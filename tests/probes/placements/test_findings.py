@@ -82,7 +82,7 @@ def test_what_the_successor_alone_does_is_only_noted() -> None:
     counting = "{{ messages | rejectattr('role', 'in', ['system', 'developer']) | list | length }}"
     found = by_rule(report_on(counting + LOOP))
     assert found["system-unstable"][0].severity == "note"
-    assert "even without it" in found["system-unstable"][0].message
+    assert "even without the system turn" in found["system-unstable"][0].message
 
 
 def test_what_could_not_be_judged_is_noted() -> None:
