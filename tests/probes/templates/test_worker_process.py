@@ -29,7 +29,6 @@ MOST_GROWTH = 150_000_000
 TEXT = "lorem ipsum dolor " * 3_000
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": TEXT}]
 LOOP = "{% for i in range(99999) %}"
-NAMES = "abcdefghijklmnopqrstuvwxyz"
 #: `a` is a text of 54,000 characters, `n` a namespace.
 BEGIN = "{% set a = messages[0].content %}{% set n = namespace(x=a, y=a, l=[a], d={'k': a}) %}"
 
