@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tplaudit.probes.templates.template import ChatTemplate
-from tplaudit.probes.thinking.thinking import (
-    ThinkingReport,
-    examine_thinking,
-)
+from tplaudit.probes.thinking.thinking import ThinkingReport, examine_thinking
 
 LAST_USER = (
     "{% set ns = namespace(last=-1) %}"

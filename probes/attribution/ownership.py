@@ -108,7 +108,7 @@ def _text_at(trial: _PerturbedRender, offset: int) -> Candidate | None:
     rendered, chunk = trial.rendered, trial.chunk
     texts = [text for index, message in enumerate(rendered.messages) for text in texts_of(message, index)]
     everything: list[Candidate] = [*texts, *([_Tools()] if rendered.tools else [])]
-    if trial.changed(everything) == []:
+    if trial.changed([everything]) == [[]]:
         return None
     written = trial.prompt[chunk.start : chunk.end]
     likely = [
@@ -118,7 +118,13 @@ def _text_at(trial: _PerturbedRender, offset: int) -> Candidate | None:
         or candidate.rendered_index in chunk.messages
         or occurs_in(rendered.messages[candidate.rendered_index], candidate, written)
     ]
-    for codes in (trial.codes(likely), trial.codes(everything), trial.codes_one_by_one(likely[:16])):
+    attempts: tuple[Callable[[], dict[int, Candidate]], ...] = (
+        lambda: trial.codes(likely),
+        lambda: trial.codes(everything),
+        lambda: trial.codes_one_by_one(likely[:16]),
+    )
+    for attempt in attempts:
+        codes = attempt()
         if codes:
             # Joining characters belong to the text after them, a tail to the text before.
             after = min((position for position in codes if position >= offset), default=None)
@@ -141,9 +147,12 @@ class _PerturbedRender:
 
         Empty where altering changed nothing, or changed so much that nothing can be told.
         """
+        subsets = [
+            [one for number, one in enumerate(candidates, 1) if number >> bit & 1]
+            for bit in range(len(candidates).bit_length())
+        ]
         codes: dict[int, int] = {}
-        for bit in range(len(candidates).bit_length()):
-            positions = self.changed([one for number, one in enumerate(candidates, 1) if number >> bit & 1])
+        for bit, positions in enumerate(self.changed(subsets)):
             if positions is None:
                 return {}
             for position in positions:
@@ -152,15 +161,30 @@ class _PerturbedRender:
 
     def codes_one_by_one(self, candidates: Sequence[Candidate]) -> dict[int, Candidate]:
         """Tell who owns which character, altering one candidate at a time."""
+        found = self.changed([[candidate] for candidate in candidates])
         return {
-            position: candidate for candidate in candidates for position in self.changed([candidate]) or ()
+            position: candidate
+            for candidate, positions in zip(candidates, found, strict=True)
+            for position in positions or ()
         }
 
-    def changed(self, candidates: Sequence[Candidate]) -> list[int] | None:
-        """Return the offsets that change when all of these candidates are altered.
+    def changed(self, subsets: Sequence[Sequence[Candidate]]) -> list[list[int] | None]:
+        """Return, for each set of candidates, the offsets that change when all of them are altered.
 
         None where the altered conversation does not render, or not to the same length.
         """
+        start, end = self.chunk.start, self.chunk.end
+        requests = [self._altered(candidates) for candidates in subsets]
+        found = self.template.render_slices(requests, start, end, profile=self.profile)
+        own = self.prompt[start:end]
+        return [
+            None
+            if isinstance(each, RenderError) or each[0] != len(self.prompt)
+            else _differing(own, each[1], start)
+            for each in found
+        ]
+
+    def _altered(self, candidates: Sequence[Candidate]) -> Request:
         by_message: dict[int, list[MessageText]] = {}
         for candidate in candidates:
             if isinstance(candidate, MessageText):
@@ -172,15 +196,11 @@ class _PerturbedRender:
         tools = self.rendered.tools
         if tools and any(isinstance(candidate, _Tools) for candidate in candidates):
             tools = alter_tools(tools)
-        try:
-            altered = self.rendered.replace(messages=messages, tools=tools)
-            other = self.template.render_request(altered, profile=self.profile)
-        except RenderError:
-            return None
-        if len(other) != len(self.prompt):
-            return None
-        return [
-            position
-            for position in range(self.chunk.start, self.chunk.end)
-            if self.prompt[position] != other[position]
-        ]
+        return self.rendered.replace(messages=messages, tools=tools)
+
+
+def _differing(one: str, other: str, start: int) -> list[int]:
+    """Return the offsets, counted from `start`, at which two texts of one length differ."""
+    if one == other:
+        return []
+    return [start + at for at, (mine, its) in enumerate(zip(one, other, strict=True)) if mine != its]

@@ -29,15 +29,15 @@ from ..policies.registry import canonical
 from ..tokenization.tokens import IncrementalEncoder
 from ..transcripts.grouping.arrival import in_order_of_arrival
 from ..transcripts.grouping.conversations import Continuation, Conversations
-from .cache_misses import Eviction, cache_misses
 from .compactions import compaction_findings
-from .comparison import Comparison
-from .divergence import divergence, reply_divergence, since_previous
-from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
+from .explanations.cache_misses import Eviction, cache_misses
+from .explanations.comparison import Comparison
+from .explanations.divergence import divergence, reply_divergence, since_previous
+from .explanations.explanation import Explanation, StoredReplyIds, explained_tokens, explanation
+from .explanations.raised_turn import RaiseExplainer
 from .findings import replay_findings
 from .lone_caches import Alone, LoneCaches, Step
 from .prefill_price import PrefillPrice
-from .raised_turn import RaiseExplainer
 from .replay_report import (
     SCHEMA,
     CacheCounts,

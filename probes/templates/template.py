@@ -351,6 +351,31 @@ class ChatTemplate:
                     found[place] = Chunk(*result) if result else None
         return found
 
+    def render_slices(
+        self, requests: Sequence[Request], start: int, end: int, *, profile: Profile | None = None
+    ) -> list[tuple[int, str] | RenderError]:
+        """Render several requests at once, and return a stretch of each prompt without sending all of it.
+
+        Returns:
+            For each the length of its prompt and the characters from `start` to `end`, or what it raises.
+        """
+        found: list[tuple[int, str] | RenderError] = [RenderError("ValueError", "not rendered")] * len(
+            requests
+        )
+        places: dict[str, list[tuple[int, Task]]] = {}
+        for place, request in enumerate(requests):
+            try:
+                name, job = self._request_job(RenderTask(request, True, profile))
+                task = Task("slice", job, (start, end), renderer.wired(job))
+                places.setdefault(name, []).append((place, task))
+            except RenderError as error:
+                found[place] = error
+        for name, tasks in places.items():
+            results = self._bounded(name, [task for _, task in tasks])
+            for (place, _), result in zip(tasks, results, strict=True):
+                found[place] = result
+        return found
+
     def _request_job(self, task: RenderTask) -> tuple[str, Job]:
         request = task.request
         return self._job(

@@ -144,10 +144,7 @@ def _defaults(
     kwargs: Mapping[str, Any], request: Request, template: ChatTemplate
 ) -> tuple[Mapping[str, Any], list[Action]]:
     """Set what the server sets where the request does not: thinking with a budget, and kept reasoning."""
-    from .omlx_kwargs import (  # brings Jinja, which listing the policies does without
-        ModelSettings,
-        merge_kwargs,
-    )
+    from .omlx_kwargs import ModelSettings, merge_kwargs
 
     merge = merge_kwargs(
         ModelSettings(),

@@ -154,8 +154,9 @@ class Worker:
             if "compiled" not in source.__dict__:
                 read += len(source.text)
             value = self._DO[kind](self, source, characters, *rest)
-            if kind == "prompt":
-                written, given = len(value[0]), self._given(rest[0])
+            if kind in ("prompt", "slice"):
+                given = self._given(rest[0])
+                written = len(value[0]) if kind == "prompt" else value[0]
                 read += written + given
                 if written >= _LONG_PROMPT and written > _MOST_TIMES_AS_LONG * given:
                     inflated = written
@@ -198,6 +199,10 @@ class Worker:
         compiled = source.compiled
         return render(compiled, self._conversation(wired), characters, text, body and source.prompt_ends)
 
+    def _slice(self, source: _Source, characters: int, wired: tuple[Any, ...], start: int, end: int) -> Any:
+        prompt, _, _ = render(source.compiled, self._conversation(wired), characters)
+        return len(prompt), prompt[start:end]
+
     def _chunk(self, source: _Source, _: int, wired: tuple[Any, ...], offset: int) -> Any:
         return chunk_at(source.compiled, self._conversation(wired), offset)
 
@@ -220,6 +225,7 @@ class Worker:
 
     _DO: dict[str, Callable[..., Any]] = {  # noqa: RUF012 - never changed
         "prompt": _prompt,
+        "slice": _slice,
         "chunk": _chunk,
         "check": _check,
         "names": _names,

@@ -31,8 +31,8 @@ def test_the_table_names_cause_and_remedy(tplaudit) -> None:
 
 def test_without_causes_the_table_shows_both_texts(tplaudit) -> None:
     done = tplaudit(*CLEARING, "--no-causes")
-    assert "first divergence from the closest stored prompt" in done.stdout
-    assert "stored '<think>" in done.stdout
+    assert "first divergence from what its predecessor stored" in done.stdout
+    assert "stored 'think>" in done.stdout
     report = json.loads(tplaudit(*CLEARING, "--no-causes", "--json").stdout)
     turns = report["policies"][0]["turns"]
     assert all(turn["divergence"]["cause"] is None for turn in turns if turn["divergence"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-CASES = Path(__file__).parent.parent / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 COMMENT_ONLY = CASES / "14-comment-only-preserve-thinking" / "template.jinja"
 
 

@@ -3,9 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tplaudit.probes.cost.calibration import (
-    model_identity,
-)
+from tplaudit.probes.cost.calibration import model_identity
 from tplaudit.probes.cost.measure import NEW_TOKENS, calibrate, new_calibration, steps, tokens_to_run
 from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.models.model import load_model

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
 from tplaudit.fixtures import template
-from tplaudit.probes.findings import (
-    Finding,
-)
+from tplaudit.probes.findings import Finding
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.placements.findings import placement_findings, server_findings
-from tplaudit.probes.placements.report import (
-    ProbeReport,
-    probe,
-)
+from tplaudit.probes.placements.report import ProbeReport, probe
 from tplaudit.probes.templates.template import ChatTemplate
 
 

@@ -6,13 +6,7 @@ from tplaudit.fixtures import template
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.placements.placements import PLAIN
-from tplaudit.probes.placements.report import (
-    ProbeReport,
-    probe,
-    several_to_json,
-    show_placement,
-    to_json,
-)
+from tplaudit.probes.placements.report import ProbeReport, probe, several_to_json, show_placement, to_json
 from tplaudit.probes.templates.template import ChatTemplate
 
 

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 from reasoning_templates import examine
 from tplaudit.probes.findings import Finding
-from tplaudit.probes.thinking.thinking import (
-    ThinkingReport,
-    thinking_findings,
-)
+from tplaudit.probes.thinking.thinking import ThinkingReport, thinking_findings
 
 
 def rules(report: ThinkingReport) -> dict[str, Finding]:

@@ -4,9 +4,7 @@ import pytest
 from reasoning_templates import examine, template
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.thinking.history import HistoryProbe
-from tplaudit.probes.thinking.thinking import (
-    examine_thinking,
-)
+from tplaudit.probes.thinking.thinking import examine_thinking
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,7 @@ from reasoning_templates import LAST_USER, examine, template
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.templates.template import ChatTemplate
-from tplaudit.probes.thinking.thinking import (
-    ThinkingReport,
-    VariableReport,
-    examine_thinking,
-)
+from tplaudit.probes.thinking.thinking import ThinkingReport, VariableReport, examine_thinking
 
 CASES = Path(__file__).parents[2] / "cases"
 

@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.transcripts.grouping.conversations import (
-    Continuation,
-    Conversations,
-    continuations,
-)
+from tplaudit.probes.transcripts.grouping.conversations import Continuation, Conversations, continuations
 from tplaudit.probes.transcripts.reader import open_transcript
 
 from tests.recordings import NAMES, SESSIONS, answers, sequences, unpack

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..caches.base import Match, PrefixCache, reusable
-from ..tokenization.tokens import common_prefix_ids
-from .lone_caches import Alone
-from .replay_report import Remedy, Room, UnreusedTokens
+from ...caches.base import Match, PrefixCache, reusable
+from ...tokenization.tokens import common_prefix_ids
+from ..lone_caches import Alone
+from ..replay_report import Remedy, Room, UnreusedTokens
 
 if TYPE_CHECKING:
-    from ..tokenization.tokens import Ids
+    from ...tokenization.tokens import Ids
 
 #: Shortest stretches that llama.cpp may be told to move, the longest first.
 _LEAST = (256, 128, 64, 32, 16, 8)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..causes.base import failure
-from ..causes.registry import Cause, Link, StoredText, chain
-from ..policies.base import Policy
-from ..text import common_prefix
-from ..tokenization.tokens import IncrementalEncoder, common_prefix_ids
+from ...causes.base import failure
+from ...causes.registry import Cause, Link, StoredText, chain
+from ...policies.base import Policy
+from ...text import common_prefix
+from ...tokenization.tokens import IncrementalEncoder, common_prefix_ids
+from ..prefill_price import PrefillPrice
+from ..replay_report import ChainLink, Remedy, UnreusedTokens, message_ref
 from .cache_misses import shifted
 from .comparison import Comparison, prompt_side
-from .prefill_price import PrefillPrice
-from .replay_report import ChainLink, Remedy, UnreusedTokens, message_ref
 
 if TYPE_CHECKING:
-    from ..caches.stored_reply import Reply
-    from ..causes.base import Counterfactual
-    from ..tokenization.tokens import Ids
+    from ...caches.stored_reply import Reply
+    from ...causes.base import Counterfactual
+    from ...tokenization.tokens import Ids
 
 #: Share of a turn's avoidable tokens that may stay unexplained.
 _SMALL = 0.05

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..causes.base import failure
-from ..causes.raising import explain_raise
-from ..conversation import Request
-from ..errors import RenderError
-from ..policies.base import Policy, Prepared
-from ..templates.template import ChatTemplate
-from .replay_report import MessageRef, RaisedAt, Remedy
+from ...causes.base import failure
+from ...causes.raising import explain_raise
+from ...conversation import Request
+from ...errors import RenderError
+from ...policies.base import Policy, Prepared
+from ...templates.template import ChatTemplate
+from ..replay_report import MessageRef, RaisedAt, Remedy
 
 
 @dataclass

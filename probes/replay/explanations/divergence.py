@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..attribution.ownership import Owner
-from ..text import common_prefix
+from ...attribution.ownership import Owner
+from ...text import common_prefix
+from ..replay_report import Divergence, MessageRef, Place, SincePrevious, message_ref
 from .comparison import Comparison
 from .explanation import Explanation
-from .replay_report import Divergence, MessageRef, Place, SincePrevious, message_ref
 
 if TYPE_CHECKING:
-    from ..caches.stored_reply import Reply
+    from ...caches.stored_reply import Reply
 
 #: Characters of each text that a report shows from the divergence point on.
 EXCERPT = 120

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..attribution.ownership import Owner
-from ..attribution.prompt import Prompt
-from ..causes.base import UNKNOWN_OWNER, PromptSide
-from ..text import common_prefix
-from ..tokenization.tokens import common_prefix_ids
+from ...attribution.ownership import Owner
+from ...attribution.prompt import Prompt
+from ...causes.base import UNKNOWN_OWNER, PromptSide
+from ...text import common_prefix
+from ...tokenization.tokens import common_prefix_ids
 
 
 @dataclass(frozen=True)
