@@ -27,7 +27,7 @@ def test_explain_prints_one_turn_in_full(tplaudit) -> None:
         "message 2 (assistant), header, template line 18",
         "message 2 (assistant), reasoning, template line 13 in the stored prompt",
         "thinking-stripped (confirmed): the template no longer writes the reasoning of message 2",
-        "clear_thinking=false: 152 tokens more",
+        "clear_thinking=false: saves 52 tokens",
         '"chat_template_kwargs": {"clear_thinking": false} in every request',
         "cache-granularity: 3 shared tokens are not reused",
     ):
