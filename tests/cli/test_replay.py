@@ -256,7 +256,7 @@ CLEARING = (
 def test_totals_name_the_causes(tplaudit) -> None:
     report = json.loads(tplaudit(*CLEARING, "--json").stdout)
     totals = report["policies"][0]["totals"]
-    assert totals["causes"]["thinking-stripped"] == {"turns": 1, "avoidable": 144}
+    assert totals["causes"]["thinking-stripped"] == {"turns": 1, "avoidable": 64}
     assert sum(each["avoidable"] for each in totals["causes"].values()) == totals["avoidable"]
 
 
