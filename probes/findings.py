@@ -226,6 +226,12 @@ _ROWS = (
         "Neither server nor template can help; let the client compact less often, and all at once",
     ),
     Rule(
+        "heads-share-less",
+        "warning",
+        "Conversations that begin with the same tools and system text share much less of their prompts",
+        "Keep what changes behind the system text; use a server or template that writes it and tools first",
+    ),
+    Rule(
         "client-drops-reasoning",
         "warning",
         "The client does not send reasoning back, so history differs from what was generated",

@@ -6,7 +6,7 @@ from typing import Any
 
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.policies.base import Prepared
-from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.registry import Action, parse_policy
 
 
 def S(content: Any, **keys: Any) -> dict[str, Any]:
@@ -40,3 +40,25 @@ def prepared(spec: str, messages: list[dict[str, Any]], template: Any = None, **
 
 def data(after: Prepared) -> list[dict[str, Any]]:
     return [dict(message.data) for message in after.request.messages]
+
+
+def actions(policy: str, template: Any, *turns: Any, partial: bool = False) -> tuple[Action, ...]:
+    roles = {"S": "system", "D": "developer", "U": "user", "A": "assistant", "T": "tool"}
+    messages = tuple(
+        Message({"role": roles[turn[0]], "content": turn[1], **(turn[2] if len(turn) > 2 else {})}, n)
+        for n, turn in enumerate(turns)
+    )
+    return parse_policy(policy).prepare(Request(messages, partial=partial), template).actions
+
+
+def conversation(*turns: tuple[str, Any]) -> tuple[Message, ...]:
+    roles = {"S": "system", "D": "developer", "U": "user", "A": "assistant", "T": "tool"}
+    return tuple(
+        Message({"role": roles[role], "content": content}, n) for n, (role, content) in enumerate(turns)
+    )
+
+
+def owners(message: Message, part: int | None = None) -> str:
+    """The owner of every character, one digit each."""
+    text = message.content if part is None else message.content[part]["text"]
+    return "".join(str(message.origin(offset, part)) for offset in range(len(text)))

@@ -118,7 +118,7 @@ def _text_at(trial: _PerturbedRender, offset: int) -> Candidate | None:
         or candidate.rendered_index in chunk.messages
         or occurs_in(rendered.messages[candidate.rendered_index], candidate, written)
     ]
-    attempts = (
+    attempts: tuple[Callable[[], dict[int, Candidate]], ...] = (
         lambda: trial.codes(likely),
         lambda: trial.codes(everything),
         lambda: trial.codes_one_by_one(likely[:16]),

@@ -128,6 +128,10 @@ class CacheStatistics:
     evicted_blocks: int = 0
     refused_blocks: int = 0
 
+    def plus(self, **more: int) -> CacheStatistics:
+        """Return the counts with more of some."""
+        return replace(self, **{name: getattr(self, name) + count for name, count in more.items()})
+
 
 class PrefixCache(Protocol):
     """One server's cache. A turn is: match, hold the match while prefilling the rest, store.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from ..tokenization.tokens import Ids
@@ -24,51 +24,25 @@ BlockHasher: TypeAlias = Callable[[tuple[int, ...], bytes | None], bytes]
 ROOT = b"omlx-root"
 
 
-def block_hash(
-    tokens: Sequence[int] | Ids,
-    parent: bytes | None = None,
-    *,
-    model_name: str | None = None,
-    extra_keys: tuple[Any, ...] | None = None,
-    root: bytes = ROOT,
-) -> bytes:
-    """Return the 32-byte name of one block.
+def recipe(model_name: str = "", root: bytes = ROOT) -> BlockHasher:
+    """Return oMLX's recipe, whose names are of 32 bytes.
 
     Args:
-        tokens: the block's token ids, in order.
-        parent: the name of the block before it, or None for a prompt's first block.
-        model_name: keeps models apart that share a cache; empty means none.
-        extra_keys: what the block's content depends on beside its tokens, such as an image's hash.
+        model_name: keeps models apart that share a cache.
         root: stands for the parent of a first block.
     """
-    # NumPy integers print differently from Python's, and the printed form is what is hashed.
-    numbers = tuple(int(token) for token in tokens)
-    return _named((model_name or "").encode(), root, extra_keys, numbers, parent)
+    return partial(_named, model_name.encode(), root)
 
 
-def recipe(model_name: str | None = None, root: bytes = ROOT) -> BlockHasher:
-    """Return oMLX's recipe for one model; the arguments are those of `block_hash`."""
-    return partial(_named, (model_name or "").encode(), root, None)
-
-
-def chain(
-    ids: Ids,
-    block_size: int,
-    *,
-    model_name: str | None = None,
-    known: Sequence[bytes] = (),
-    named: BlockHasher | None = None,
-) -> tuple[bytes, ...]:
+def chain(ids: Ids, block_size: int, *, named: BlockHasher, known: Sequence[bytes] = ()) -> tuple[bytes, ...]:
     """Return the names of all full blocks of a sequence; a remainder shorter than a block has none.
 
     Args:
         ids: token ids, shape `(n,)`.
         block_size: tokens per block.
-        model_name: as in `block_hash`.
+        named: the recipe.
         known: names of the first blocks, where they were computed before.
-        named: the recipe; None for oMLX's with `model_name`.
     """
-    named = named or recipe(model_name)
     names = list(known)
     start = len(names) * block_size
     numbers = ids[start:].tolist()
@@ -79,13 +53,6 @@ def chain(
     return tuple(names)
 
 
-def _named(
-    salt: bytes,
-    root: bytes,
-    extra_keys: tuple[Any, ...] | None,
-    tokens: tuple[int, ...],
-    parent: bytes | None,
-) -> bytes:
-    """Return the digest; `tokens` are Python integers."""
-    text = f"{tokens}{extra_keys}" if extra_keys else str(tokens)
-    return sha256(salt + (parent or root) + text.encode()).digest()
+def _named(salt: bytes, root: bytes, tokens: tuple[int, ...], parent: bytes | None) -> bytes:
+    # NumPy integers print differently from Python's: `tokens` are Python's.
+    return sha256(salt + (parent or root) + str(tokens).encode()).digest()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -39,13 +38,11 @@ class PagedCache:
 
     Args:
         block_size: tokens per block.
-        model_name: salt of the block hashes.
         capacity_bytes: the most that the blocks may occupy together, or None for no limit.
         sizes: of the model's state, which blocks without payload are counted by; needed with a capacity where
             payloads are not given.
-        named: names the blocks; None for oMLX's way with `model_name`.
+        named: names the blocks; None for oMLX's way.
         trimmable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
-        snapshot_stride: tokens between snapshots, a multiple of the block size; None for every block end.
         whole: what is done with a prompt that is there whole. Default: `trim` where layers can be cut.
         tails: whether prompts' ends are kept as shorter blocks; only without `trimmable`.
         kind: the cache's name in reports.
@@ -58,12 +55,10 @@ class PagedCache:
         self,
         block_size: int = 256,
         *,
-        model_name: str | None = None,
         capacity_bytes: int | None = None,
         sizes: Sizes | None = None,
         named: BlockHasher | None = None,
         trimmable: bool = True,
-        snapshot_stride: int | None = None,
         full_hit: FullHitRule | None = None,
         tails: bool = False,
         kind: str = "paged",
@@ -75,18 +70,13 @@ class PagedCache:
         self.capacity_bytes = capacity_bytes
         self.sizes = sizes
         self.trimmable = trimmable
-        self.snapshot_stride = snapshot_stride or block_size
         self.full_hit: FullHitRule = full_hit or ("trim" if trimmable else "drop-block")
         self.tails = tails
-        if self.snapshot_stride % block_size:
-            raise ValueError(
-                f"snapshots every {snapshot_stride} tokens miss the ends of blocks of {block_size}"
-            )
-        if trimmable and (tails or snapshot_stride):
-            raise ValueError("layers that can be trimmed need no snapshots and no tails")
+        if trimmable and tails:
+            raise ValueError("layers that can be trimmed need no tails")
         if not trimmable and self.full_hit == "trim":
             raise ValueError("layers that cannot be trimmed cannot give up one token")
-        self._named = named or recipe(model_name)
+        self._named = named or recipe()
         # Least recently used first. A use touches a chain from its last block to its first, so every block
         # stands behind all blocks that continue it: the first one that is not in use is always a leaf, and
         # dropping it leaves no block that a lookup could not reach.
@@ -120,7 +110,7 @@ class PagedCache:
             if self.full_hit == "prefill":
                 return 0
             end = full if tail == end else full - self.block_size
-        return end if end == tail else end // self.snapshot_stride * self.snapshot_stride
+        return end
 
     def match(self, ids: Ids) -> Match:
         """Return what is there of the beginning of a prompt and can be gone on from, and mark it as used."""
@@ -128,10 +118,7 @@ class PagedCache:
         blocks = self.lookup(ids)
         found = self._present(names)
         self._touch([block.name for block in blocks])
-        was = self._statistics
-        self._statistics = replace(
-            was, lookups=was.lookups + 1, hits=was.hits + found, misses=was.misses + len(names) - found
-        )
+        self._statistics = self._statistics.plus(lookups=1, hits=found, misses=len(names) - found)
         usable, reused = self._usable(blocks, len(ids))
         evicted = self._dropped.get(names[found]) if found < len(names) else None
         return Match(reused, usable, evicted)
@@ -234,10 +221,6 @@ class PagedCache:
                 self._touch(held)
                 self._last = (stored, tail)
 
-    def references(self, name: bytes) -> int:
-        """Return how many holds a block is under."""
-        return self._references[name]
-
     def __contains__(self, name: bytes) -> bool:
         return name in self._blocks
 
@@ -273,8 +256,7 @@ class PagedCache:
             if not (marks.persists or complete or 0 < marker <= reused):
                 stored = marker or prompt - 1
         spans = [
-            TokenRange(start, start + size, not self.trimmable and (start + size) % self.snapshot_stride == 0)
-            for start in range(0, stored - size + 1, size)
+            TokenRange(start, start + size, not self.trimmable) for start in range(0, stored - size + 1, size)
         ]
         if tail is not None:
             spans.append(TokenRange(tail // size * size, tail, True))
@@ -337,26 +319,13 @@ class PagedCache:
 
     def _evict(self, name: bytes) -> None:
         block = self._blocks.pop(name)
-        was = self._statistics
-        self._dropped[name] = was.lookups
-        self._statistics = replace(
-            was,
-            blocks=was.blocks - 1,
-            bytes=was.bytes - block.nbytes,
-            evicted_blocks=was.evicted_blocks + 1,
-        )
+        self._dropped[name] = self._statistics.lookups
+        self._statistics = self._statistics.plus(blocks=-1, bytes=-block.nbytes, evicted_blocks=1)
 
     def _add(self, block: Block) -> None:
         self._blocks[block.name] = block
-        was = self._statistics
-        self._statistics = replace(
-            was,
-            blocks=was.blocks + 1,
-            bytes=was.bytes + block.nbytes,
-            stored_blocks=was.stored_blocks + 1,
-        )
+        self._statistics = self._statistics.plus(blocks=1, bytes=block.nbytes, stored_blocks=1)
 
     def _refuse(self, names: Sequence[bytes]) -> None:
-        was = self._statistics
-        self._dropped.update(dict.fromkeys(names, was.lookups))
-        self._statistics = replace(was, refused_blocks=was.refused_blocks + len(names))
+        self._dropped.update(dict.fromkeys(names, self._statistics.lookups))
+        self._statistics = self._statistics.plus(refused_blocks=len(names))

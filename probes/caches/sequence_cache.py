@@ -122,10 +122,7 @@ class SequenceCache:
         """Return what the server takes over of a prompt."""
         prompt = TokenSequence.of(ids)
         entry, reused = self._find(prompt)
-        was = self._statistics
-        self._statistics = replace(
-            was, lookups=was.lookups + 1, hits=was.hits + reused, misses=was.misses + len(ids) - reused
-        )
+        self._statistics = self._statistics.plus(lookups=1, hits=reused, misses=len(ids) - reused)
         evicted = next(
             (turn for dropped, turn in reversed(self._dropped) if self._resume(dropped, prompt) > reused),
             None,
@@ -277,7 +274,7 @@ class SequenceCache:
         cost = self._cost(entry)
         if self.capacity_bytes is not None and entry.nbytes > self.capacity_bytes:
             self._dropped.append((without_payloads(entry), self._statistics.lookups))
-            self._statistics = replace(self._statistics, refused_blocks=self._statistics.refused_blocks + 1)
+            self._statistics = self._statistics.plus(refused_blocks=1)
             return
         while self._entries and not self._fits(cost):
             self._evict(self._victim())
@@ -292,27 +289,19 @@ class SequenceCache:
         )
 
     def _add(self, entry: SequenceEntry) -> None:
-        was = self._statistics
-        self._statistics = replace(
-            was,
-            blocks=was.blocks + 1,
-            bytes=was.bytes + self._cost(entry),
-            stored_blocks=was.stored_blocks + 1,
-        )
+        self._statistics = self._statistics.plus(blocks=1, bytes=self._cost(entry), stored_blocks=1)
         self._entries.append(entry)
 
     def _remove(self, entry: SequenceEntry) -> None:
         """Take a sequence out because another stands for it."""
         self._entries.remove(entry)
-        was = self._statistics
-        self._statistics = replace(was, blocks=was.blocks - 1, bytes=was.bytes - self._cost(entry))
+        self._statistics = self._statistics.plus(blocks=-1, bytes=-self._cost(entry))
 
     def _evict(self, entry: SequenceEntry) -> None:
         """Take a sequence out for want of room."""
         self._remove(entry)
-        was = self._statistics
-        self._dropped.append((without_payloads(entry), was.lookups))
-        self._statistics = replace(was, evicted_blocks=was.evicted_blocks + 1)
+        self._dropped.append((without_payloads(entry), self._statistics.lookups))
+        self._statistics = self._statistics.plus(evicted_blocks=1)
 
     def _cost(self, entry: SequenceEntry) -> int:
         """Return the bytes that a sequence takes besides those that are held."""

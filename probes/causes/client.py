@@ -23,12 +23,7 @@ from .base import (
 from .changes import MessageChange, as_written, changes, flat_text, moved, restored
 from .reasoning import reasoning_of, without_reasoning
 from .requests import with_call_ids_of, without_setting
-from .settings import (
-    ALL_TOOLS,
-    ALL_TOOLS_LINE,
-    CLIENT_SETTINGS,
-    kwarg_line,
-)
+from .settings import ALL_TOOLS, ALL_TOOLS_LINE, CLIENT_SETTINGS, kwarg_line
 
 #: Longest stretch that may differ in an otherwise equal text for it to count as volatile, in characters.
 _VOLATILE = 400

@@ -150,11 +150,6 @@ class StateLayout:
         return not self.windows and not self.recurrent_bytes
 
     @property
-    def window(self) -> int | None:
-        """The largest sliding window in tokens; None where there is none."""
-        return max((size for size, _ in self.windows), default=None)
-
-    @property
     def sizes(self) -> Sizes:
         """The same without the kind."""
         return Sizes(self.bytes_per_token, self.windows, self.recurrent_bytes)
@@ -163,11 +158,6 @@ class StateLayout:
     def bytes_per_snapshot(self) -> int:
         """Bytes of what cannot be cut, at one position beyond the first window."""
         return self.sizes.bytes_per_snapshot
-
-    def block_bytes(self, tokens: int) -> int:
-        """Return the bytes of a block of so many tokens with a snapshot at its end."""
-        (block,) = self.sizes.counted([TokenRange(0, tokens, snapshot=True)])
-        return block.nbytes
 
 
 #: The parts by the class names of mlx-lm's cache objects; subclasses may keep more than those.

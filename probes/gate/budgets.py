@@ -153,7 +153,7 @@ def _result(
         now,
         False,
         "",
-        error=None if now is None or not _is_predicted(budget) else _error(now, predictor),
+        error=_error(budget, now, predictor),
     )
     if not head.rendered:
         return replace(result, reason=f"nothing was checked: no turn rendered ({head.error})")
@@ -173,14 +173,11 @@ def _result(
     return replace(result, passed=kept, reason=reason)
 
 
-def _is_predicted(budget: Budget) -> bool:
-    return budget.name == "max-seconds"
-
-
-def _error(seconds: float, predictor: Predictor | None) -> float | None:
-    if predictor is None or predictor.error is None:
+def _error(budget: Budget, number: float | None, predictor: Predictor | None) -> float | None:
+    """Return the error of a predicted number, where that is known; what is counted has none."""
+    if budget.name != "max-seconds" or number is None or predictor is None or predictor.error is None:
         return None
-    return round(seconds * predictor.error, 6)
+    return round(number * predictor.error, 6)
 
 
 def _number(name: str, numbers: ReplayNumbers, predictor: Predictor | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -93,7 +93,7 @@ def _run(gate: Gate, keep: ExitStack) -> GateReport:
     )
     observing = Observing(settings.kwargs, gate.now, engine)
     found = compare(observe(base, variants, observing), observe(head, variants, observing))
-    replayed = _replay(gate, base, head, found) if _replays(settings) else _Replayed()
+    replayed = _replay(gate, base, head, found) if settings.replays else _Replayed()
     budgets = tuple(evaluate(settings.budgets, replayed.numbers, predicting))
     if predicting is not None:
         prefills = [each for _, numbers in replayed.numbers for each in numbers.prefills]
@@ -216,10 +216,6 @@ class _Replayed:
     notes: tuple[str, ...] = ()
 
 
-def _replays(settings: GateSettings) -> bool:
-    return bool(settings.transcripts or settings.policies or settings.budgets)
-
-
 def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: BehaviourComparison) -> _Replayed:
     """Replay the transcripts with both templates."""
     from ..policies.registry import DEFAULTS, parse_policy
@@ -240,7 +236,7 @@ def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Behaviour
     differences: list[Difference] = []
     checks: list[Check] = []
     numbers: list[tuple[ReplayNumbers, ReplayNumbers]] = []
-    for path in _paths(settings.transcripts):
+    for path in transcripts_in(Path(settings.transcripts) if settings.transcripts else TRANSCRIPTS):
         name = str(path) if settings.transcripts else path.name
         transcript = open_transcript(path).with_kwargs(settings.kwargs)
         turns = 0
@@ -278,12 +274,13 @@ def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
         UsageError: there is nothing to predict them from.
         InputError: the calibration cannot be read.
     """
+    model = _model_with("config.json", *sides)
     if settings.prefill_rate is not None:
         found = predictor(settings.prefill_rate, None)
     else:
-        found = calibrated(settings.calibration, _model_with("config.json", *sides))
+        found = calibrated(settings.calibration, model)
     if found is None:
-        bare = _model_with("config.json", *sides) is None
+        bare = model is None
         raise UsageError(
             "seconds are predicted, and a template alone does not say from which model's calibration"
             if bare
@@ -294,10 +291,6 @@ def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
             else "run tplaudit calibrate MODEL, or add --prefill-rate TOKENS_PER_SECOND",
         )
     return found
-
-
-def _paths(transcripts: str | None) -> Iterator[Path]:
-    yield from transcripts_in(Path(transcripts) if transcripts else TRANSCRIPTS)
 
 
 def _model_with(file: str, *sides: ChatTemplate) -> Path | None:

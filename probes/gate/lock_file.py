@@ -170,7 +170,7 @@ class _Prompt(msgspec.Struct, frozen=True, array_like=True):
     faults: _Faults = _Faults()
 
 
-class _View(msgspec.Struct, frozen=True):
+class _LockedView(msgspec.Struct, frozen=True):
     """What one template text does."""
 
     placements: dict[str, Verdict]
@@ -179,7 +179,7 @@ class _View(msgspec.Struct, frozen=True):
     prompts: dict[str, tuple[_Prompt | None, ...]]
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _LockHeader(msgspec.Struct, frozen=True):
     """What every version of the file says: who wrote it, and of what."""
 
     schema: str
@@ -201,7 +201,7 @@ class _File(msgspec.Struct, frozen=True):
     now: str
     variants: tuple[Switched, ...]
     templates: dict[str, str]
-    views: dict[str, _View]
+    views: dict[str, _LockedView]
     model: LockedModel | None = None
 
 
@@ -214,7 +214,7 @@ def read_lock(path: Path) -> Lock:
     where, again = str(path), "write it anew with `tplaudit lock MODEL`"
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        header = msgspec.convert(value, _Header)
+        header = msgspec.convert(value, _LockHeader)
     except OSError as error:
         raise InputError((error.strerror or "cannot be read").lower(), where=where, fix=again) from None
     except (ValueError, RecursionError):
@@ -246,7 +246,7 @@ def _lock(file: _File, path: Path) -> Lock:
     return Lock(behaviour, file.kwargs, file.special_tokens, now, file.model, file.tplaudit, path)
 
 
-def _view(view: _View) -> View:
+def _view(view: _LockedView) -> View:
     return View(
         {read_subject(name): _row(name, found) for name, found in view.placements.items()},
         {read_subject(f"thinking/{name}"): found for name, found in view.thinking.items()},

@@ -63,13 +63,18 @@ class GateSettings:
         """Whether a budget limits predicted seconds."""
         return any(budget.name == "max-seconds" for budget in self.budgets)
 
+    @property
+    def replays(self) -> bool:
+        """Whether transcripts are replayed."""
+        return bool(self.transcripts or self.policies or self.budgets)
+
     def check(self) -> GateSettings:
         """Return the settings.
 
         Raises:
             UsageError: the rate is none, or seconds would be predicted from two things.
         """
-        if self.prefill_rate is not None and not _fits(self.prefill_rate):
+        if self.prefill_rate is not None and not _RATES[0] <= self.prefill_rate <= _RATES[1]:
             raise UsageError(
                 f"{self.prefill_rate:g} is no rate", where="prefill-rate", fix="give tokens per second"
             )
@@ -202,7 +207,3 @@ def _known(value: dict[str, Any], where: str) -> KnownFailure:
             f"there is no rule {table.rule!r}", where=where, fix="see docs/gate.md for their names"
         )
     return KnownFailure(table.rule, table.reason.strip(), table.where or "*", table.expires)
-
-
-def _fits(rate: float) -> bool:
-    return _RATES[0] <= rate <= _RATES[1]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from ..conversation import Message, Request
 from ..errors import RenderError, RenderLimit
-
-if TYPE_CHECKING:  # the template brings Jinja, which listing the policies does without
-    from ..templates.rendering import Profile
-    from ..templates.template import ChatTemplate
+from ..templates.rendering import Profile
+from ..templates.template import ChatTemplate
 
 ActionKind = Literal[
     "kept",

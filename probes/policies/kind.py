@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from ..conversation import Request
+from ..templates.template import ChatTemplate
 from .base import Policy
-
-if TYPE_CHECKING:  # the template brings Jinja, which listing the policies does without
-    from ..conversation import Request
-    from ..templates.template import ChatTemplate
-    from .rewrite.system_turns import Placement
+from .rewrite.system_turns import Placement
 
 #: `run` where the server's own functions were executed and agree, `read` where its source was read,
 #: `reported` where only issue threads tell, `inferred` where it is taken over from a related server.

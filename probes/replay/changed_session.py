@@ -52,10 +52,8 @@ class ChangedSession:
 
     def _read(self) -> list[tuple[Request, Continuation]]:
         if self._requests is None:
-            found = Conversations()
-            self._requests = [
-                found.add(turn, request) for turn, request in in_order_of_arrival(self._transcript)
-            ]
+            arrived = in_order_of_arrival(self._transcript, Conversations())
+            self._requests = [(request, continuation) for continuation, request in arrived]
         return self._requests
 
     def _change(self, step: str) -> Change | None:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..policies.registry import parse_policy
 from .changed_session import ChangedSession
-from .replay_report import (
-    PolicyReport,
-    Remedy,
-    ReplayReport,
-    TriedRemedy,
-    TriedStep,
-    TriedTurn,
-)
+from .replay_report import PolicyReport, Remedy, ReplayReport, TriedRemedy, TriedStep, TriedTurn
 
 if TYPE_CHECKING:
     from .replay import Replay

@@ -29,15 +29,15 @@ from ..policies.registry import canonical
 from ..tokenization.tokens import IncrementalEncoder
 from ..transcripts.grouping.arrival import in_order_of_arrival
 from ..transcripts.grouping.conversations import Continuation, Conversations
-from .cache_misses import Eviction, cache_misses
 from .compactions import compaction_findings
-from .comparison import Comparison
-from .divergence import divergence, reply_divergence, since_previous
-from .explanation import Explanation, StoredReplyIds, explained_tokens, explanation
+from .explanations.cache_misses import Eviction, cache_misses
+from .explanations.comparison import Comparison
+from .explanations.divergence import divergence, reply_divergence, since_previous
+from .explanations.explanation import Explanation, StoredReplyIds, explained_tokens, explanation
+from .explanations.raised_turn import RaiseExplainer
 from .findings import replay_findings
 from .lone_caches import Alone, LoneCaches, Step
 from .prefill_price import PrefillPrice
-from .raised_turn import RaiseExplainer
 from .replay_report import (
     SCHEMA,
     CacheCounts,
@@ -50,6 +50,7 @@ from .replay_report import (
     VerifyReport,
     model_info,
 )
+from .shared_heads import Head, head_chars, shared_head_findings
 from .summary import failure_of, summarise
 from .totals import conversation_reports, totals
 
@@ -123,8 +124,8 @@ class Replay:
         Raises:
             InputError: the transcript cannot be read further; what has run stays in `report`.
         """
-        for number, written in in_order_of_arrival(self.transcript):
-            request, continuation = self.conversations.add(number, written)
+        for continuation, request in in_order_of_arrival(self.transcript, self.conversations):
+            number = continuation.turn
             self.requests[number] = request
             predecessor = self.requests.get(continuation.predecessor or 0)
             if predecessor is not None and reasoning_lost(predecessor, request):
@@ -157,10 +158,11 @@ class Replay:
             error=error,
             findings=tuple(
                 finding
-                for policy in policies
+                for policy, run in zip(policies, self._runs, strict=True)
                 for finding in (
                     *replay_findings(policy, self._without_reasoning),
                     *compaction_findings(policy, self.requests),
+                    *shared_head_findings(policy, run.heads, self.requests),
                 )
             ),
             prefill_rate=self.prefilling.rate,
@@ -249,13 +251,14 @@ class _PolicyRun:
     def __init__(self, policy: Policy, replay: Replay) -> None:
         self.policy = policy
         self.turns: list[TurnReport] = []
+        self.heads: list[Head] = []
         self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
         self._cache = replay.new_cache(policy)
         self._marks = BoundaryFinder(self.encoder, Layers.of(replay.model_kind))
         self._stored = StoredSequences()
         self._lone = LoneCaches(lambda: replay.new_cache(policy, limited=False), self._stored.sequence)
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, _KeptPrompt] = {}
         self._stand_ins: dict[int, int | None] = {}
         self._prompts: dict[int, Prompt] = {}
         self._looked_up: list[Continuation] = []
@@ -353,6 +356,8 @@ class _PolicyRun:
         base = self._base(continuation)
         compared = Comparison(self._prompt_of(base), prompt) if base is not None else None
         closest = self._stored.closest(ids)
+        if continuation.predecessor is None:
+            self.heads.append(self._head(prompt))
         alone = self._alone(compared, base)
         match = self._cache.match(ids)
         self._looked_up.append(continuation)
@@ -373,7 +378,7 @@ class _PolicyRun:
         sequence = np.concatenate([ids, output]) if len(output) else ids
         self._lone.store(base, Step(prompt.turn, len(ids), marks), ids, sequence)
         self._stored.add(prompt.turn, sequence)
-        self._kept[prompt.turn] = _Kept(Step(prompt.turn, len(ids), marks), base, reply, len(output))
+        self._kept[prompt.turn] = _KeptPrompt(Step(prompt.turn, len(ids), marks), base, reply, len(output))
         self._prompts.pop(base or 0, None)
         self._prompts[prompt.turn] = prompt
         return TurnReport(
@@ -399,13 +404,19 @@ class _PolicyRun:
             explained=explained_tokens(price, why, lost) if self._replay.causes else None,
         )
 
+    def _head(self, prompt: Prompt) -> Head:
+        """Return how a conversation begins, beside those before it."""
+        tokens = len(self.encoder.fork().encode(prompt.text[: head_chars(prompt)]))
+        shared = {head.turn: self._stored.shared_with(prompt.ids, (head.turn,)) for head in self.heads}
+        return Head(prompt.turn, tokens, shared)
+
     def _alone(self, compared: Comparison | None, base: int | None) -> Alone:
         """Tell what a prompt would get if its conversation were alone."""
         if compared is None or base is None:
             return Alone(0, 0)
         earlier, later = compared.earlier, compared.later
         new = self._replay.conversations.new_messages(earlier.client, later.client)
-        if self._kept[base].output:
+        if self._kept[base].output and _is_replied_to(compared):
             # What is stored of the predecessor ends in its reply, which is then no new message.
             new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
         encode = self.encoder.fork().encode
@@ -461,8 +472,8 @@ class _PolicyRun:
         if shared == kept.step.prompt_tokens + kept.output:
             return None
         if kept.reply and kept.output and compared.is_prefix and shared >= len(compared.earlier.ids):
-            if shared == len(ids):
-                return None  # the same prompt again: it ends where the reply begins
+            if shared == len(ids) or not _is_replied_to(compared):
+                return None  # the same prompt again, or a reply that its client had no use for
             return reply_divergence(compared, kept.reply, kept.output, shared, size, why)
         return divergence(compared, size, why)
 
@@ -500,7 +511,9 @@ class _PolicyRun:
         if compared is None or base is None or not self._replay.causes:
             return None
         kept = self._kept[base]
-        stored = StoredReplyIds(kept.reply, kept.output) if kept.reply and kept.output else None
+        stored = None
+        if kept.reply and kept.output and _is_replied_to(compared):
+            stored = StoredReplyIds(kept.reply, kept.output)
         return explanation(compared, self.policy, self.encoder, price, stored)
 
     def _prompt_of(self, turn: int) -> Prompt:
@@ -530,7 +543,7 @@ class _PolicyRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptPrompt:
     """What is kept of a turn that stored a sequence.
 
     Attributes:
@@ -544,6 +557,17 @@ class _Kept:
     base: int | None
     reply: Reply | None
     output: int
+
+
+def _is_replied_to(compared: Comparison) -> bool:
+    """Return whether a request has an assistant's message behind what its predecessor had."""
+    messages, start = compared.later.client.messages, len(compared.earlier.client.messages)
+    if start >= len(messages):
+        return False
+    data = messages[start].data
+    if "role" in data:
+        return bool(data["role"] == "assistant")
+    return not str(data.get("type", "")).endswith("_output")
 
 
 def _same_input(one: Prepared, other: Prepared) -> bool:

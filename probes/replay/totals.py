@@ -67,6 +67,8 @@ def conversation_reports(
     found = []
     for name in names:
         own = tuple(turn for turn in turns if turn.conversation == name.conversation)
+        if not own:
+            continue  # it was read, and the replay ended before its turn
         found.append(
             ConversationReport(
                 name.conversation,

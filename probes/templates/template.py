@@ -38,7 +38,7 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedRender:
     """A render that is asked for.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Asked:
         return Task("prompt", self.job, (body, self.text), self.key)
 
 
-class _Kept:
+class _KeptOutcomes:
     """Prompts that were rendered lately: equal conversations are rendered once."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class ChatTemplate:
         self.profile = profile
         self._budgets: dict[str, RenderBudget] = {}
         self._exceeded: dict[str, RenderLimit] = {}
-        self._kept = _Kept()
+        self._kept = _KeptOutcomes()
 
     @property
     def text(self) -> str:
@@ -168,7 +168,7 @@ class ChatTemplate:
             For each its prompt, or what it raises: see `render`.
         """
         outcomes: list[Outcome | None] = [None] * len(tasks)
-        asked: list[_Asked] = []
+        asked: list[_AskedRender] = []
         places: list[int] = []
         for place, task in enumerate(tasks):
             try:
@@ -197,16 +197,16 @@ class ChatTemplate:
     def _prompt(self, task: RenderTask) -> PromptText:
         return self._one(self._asked(*self._request_job(task), task.text))
 
-    def _one(self, asked: _Asked) -> PromptText:
+    def _one(self, asked: _AskedRender) -> PromptText:
         (outcome,) = self._outcomes([asked])
         if isinstance(outcome, RenderError):
             raise outcome.with_traceback(None)
         return outcome
 
-    def _asked(self, name: str, job: Job, text: str | None) -> _Asked:
-        return _Asked(name, job, text, renderer.wired(job))
+    def _asked(self, name: str, job: Job, text: str | None) -> _AskedRender:
+        return _AskedRender(name, job, text, renderer.wired(job))
 
-    def _outcomes(self, asked: Sequence[_Asked]) -> list[Outcome]:
+    def _outcomes(self, asked: Sequence[_AskedRender]) -> list[Outcome]:
         """Render what is not kept, all that uses the same template in one message."""
         outcomes: list[Outcome | None] = [None] * len(asked)
         places: dict[str, dict[Key, list[int]]] = {}
@@ -227,7 +227,7 @@ class ChatTemplate:
                     outcomes[place] = outcome
         return [each for each in outcomes if each is not None]
 
-    def _known(self, key: Key, asked: _Asked) -> Outcome | None:
+    def _known(self, key: Key, asked: _AskedRender) -> Outcome | None:
         known = self._kept.get(key, asked.text)
         if known is None and asked.text is None and not asked.job.add_generation_prompt:
             prompted = self._kept.get((key[0], asked.key.prompted, key[2]), None)

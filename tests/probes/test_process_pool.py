@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 from tplaudit.fixtures import TEMPLATES
 from tplaudit.probes.errors import InputError, RenderError, RenderLimit
-from tplaudit.probes.placements.report import Failure
-from tplaudit.probes.placements.sweep import ProbeSettings, probe_input, sweep
 from tplaudit.probes.process_pool import LostItem, parallel_map
 
 HOSTILE = Path(__file__).parents[1] / "data" / "hostile"
@@ -117,15 +115,6 @@ def test_no_module_of_the_current_folder_is_imported(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == "2\n" and not ran.exists()
-
-
-def test_a_sweep_in_processes_gives_what_one_process_gives(tmp_path: Path) -> None:
-    names = [str(each) for each in sorted(TEMPLATES.glob("*.jinja"))[:3]]
-    bad = tmp_path / "bad.jinja"
-    bad.write_text("{{")
-    *found, failed = sweep([*names, str(bad)], ProbeSettings(), 2)
-    assert found == [probe_input(name, ProbeSettings()) for name in names]
-    assert isinstance(failed, Failure) and "not a valid chat template" in failed.error
 
 
 def test_an_interrupt_ends_the_processes() -> None:

@@ -6,11 +6,9 @@ from ..base import PrefixCache
 from ..kind import CacheKind, CacheSettings
 from . import omlx
 
-BLOCK_SIZE = 256
-
 
 def _make(settings: CacheSettings) -> PrefixCache:
-    return omlx.earlier(settings, BLOCK_SIZE)
+    return omlx.paged(settings, "0.5.3")
 
 
 KINDS = (CacheKind("flyto-mlx", _make, stores_thinking=omlx.stores_thinking),)

@@ -15,7 +15,7 @@ BLOCK_SIZE = 64
 
 
 def _make(settings: CacheSettings) -> PrefixCache:
-    return omlx.earlier(settings, BLOCK_SIZE, named=recipe(root=ROOT))
+    return omlx.paged(settings, "0.5.3", BLOCK_SIZE, recipe(root=ROOT))
 
 
 KINDS = (CacheKind("fusion-mlx", _make, stores_thinking=omlx.stores_thinking),)

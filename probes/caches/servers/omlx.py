@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from ...models.layers import Layers
-from ...models.sizes import Sizes
 from ...models.template_files import model_name, model_type
 from ...policies.servers.omlx_reasoning import detect_preserve_thinking, native_reasoning, output_cacheable
 from ..base import PrefixCache
@@ -56,49 +55,27 @@ def full_hit_rule(layers: Layers, version: Version) -> FullHitRule:
 
 
 def paged(
-    layers: Layers,
-    version: Version = "latest",
-    *,
-    size: int | None = None,
-    default_size: int = BLOCK_SIZE,
-    named: BlockHasher | None = None,
-    capacity_bytes: int | None = None,
-    sizes: Sizes | None = None,
-    kind: str = "paged",
-) -> PagedCache:
+    settings: CacheSettings, version: Version, size: int = BLOCK_SIZE, named: BlockHasher | None = None
+) -> PrefixCache:
     """Return the cache of one version for one model.
 
     Args:
-        layers: what the model's layers keep.
-        version: of the server.
-        size: tokens per block; None for the version's own rule.
-        default_size: what that rule gives a model whose layers can all be cut.
+        settings: what the cache is made with.
+        version: of the server; `0.5.3` also for those that took the cache over before September 2026.
+        size: tokens per block of a model whose layers can all be trimmed.
         named: names the blocks; None for oMLX's recipe.
-        capacity_bytes: as of `PagedCache`.
-        sizes: as of `PagedCache`.
-        kind: the cache's name in reports.
     """
+    layers = settings.layers
     return PagedCache(
-        size or block_size(layers, default_size),
+        settings.block_size or block_size(layers, settings.usual_size or size),
         named=named,
-        capacity_bytes=capacity_bytes,
-        sizes=sizes,
+        capacity_bytes=settings.capacity_bytes,
+        sizes=settings.sizes,
         trimmable=layers.trimmable,
         full_hit=full_hit_rule(layers, version),
         tails=version == "latest" and not layers.trimmable,
-        kind=kind,
+        kind=settings.name,
     )
-
-
-def earlier(settings: CacheSettings, size: int, *, named: BlockHasher | None = None) -> PrefixCache:
-    """Return the cache of a server that took over oMLX's as it was before September 2026.
-
-    Args:
-        settings: what the cache is made with.
-        size: tokens per block of a model whose layers can all be cut.
-        named: names the blocks; None for oMLX's recipe.
-    """
-    return _paged(settings, "0.5.3", size, named)
 
 
 def stores_thinking(template: ChatTemplate, kwargs: Mapping[str, Any]) -> bool:
@@ -111,22 +88,7 @@ def stores_thinking(template: ChatTemplate, kwargs: Mapping[str, Any]) -> bool:
 
 
 def _latest(settings: CacheSettings) -> PrefixCache:
-    return _paged(settings, cast(Version, settings.options.get("version", VERSIONS[-1])), BLOCK_SIZE)
-
-
-def _paged(
-    settings: CacheSettings, version: Version, size: int, named: BlockHasher | None = None
-) -> PrefixCache:
-    return paged(
-        settings.layers,
-        version,
-        size=settings.block_size,
-        default_size=settings.usual_size or size,
-        named=named,
-        capacity_bytes=settings.capacity_bytes,
-        sizes=settings.sizes,
-        kind=settings.name,
-    )
+    return paged(settings, cast(Version, settings.options.get("version", VERSIONS[-1])))
 
 
 KINDS = (

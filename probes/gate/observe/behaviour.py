@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 CLOCK = datetime(2026, 1, 1)
 #: The variant that llama.cpp's engine renders.
 LLAMACPP = "llama.cpp"
+_PERSISTS = {True: "stays", False: "does not stay", None: "not-evaluated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +222,4 @@ def _verdicts(report: ThinkingReport) -> Iterator[tuple[str, str, str]]:
     prompt = report.generation_prompt
     for variant, suffix in (("", prompt), ("on", prompt.on), ("off", prompt.off)):
         if suffix is not None:
-            yield "generation-prompt", variant, _persists(suffix.persists)
-
-
-def _persists(value: bool | None) -> str:
-    return {True: "stays", False: "does not stay", None: "not-evaluated"}[value]
+            yield "generation-prompt", variant, _PERSISTS[suffix.persists]

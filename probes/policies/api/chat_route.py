@@ -12,18 +12,16 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ...conversation import Message, Piece
+from ...templates.template import ChatTemplate
 from ..base import Action, Messages, Rewrite
 from ..rewrite.reasoning import template_text, with_reasoning
 from ..rewrite.system_turns import has_role
 from ..rewrite.texts import Text, cover, flat_text, join, rebuilt
 from ..rewrite.user_notes import BOUNDARY_KEY
 from .anthropic_route import image_part
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 _TOOL_ROLE = re.compile(r"==\s*['\"]tool['\"]")
 #: Words, all of one tuple in a template, by which mlx-lm 0.32 finds a parser for the model's tool calls.

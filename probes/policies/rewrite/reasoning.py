@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from .texts import Text, flat_text, join
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 #: Model types that get the field whatever their template says, and the version that knows them first.
 NATIVE_TYPES = {

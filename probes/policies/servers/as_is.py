@@ -5,18 +5,14 @@ A request of another dialect is written as chat messages first, in the plainest 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...conversation import Request
+from ...templates.template import ChatTemplate
 from ..api.plain_chat import plain_chat
-from ..base import Policy, Prepared
+from ..base import Prepared
 from ..kind import PolicyKind
 from ..rewrite.system_turns import keep
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +26,11 @@ class AsIs:
         return plain_chat(request).then(lambda messages: keep(messages, "passed on as it is"))
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return AsIs(name)
-
-
 KINDS = (
     PolicyKind(
         "as-is",
         "passes messages on unchanged; the template decides",
-        _make,
+        lambda name, options: AsIs(name),
         source="no server: the request itself",
         date="2026-11",
         evidence={"messages": "run"},

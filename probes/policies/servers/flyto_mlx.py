@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.routes import route_of
 from ..base import Messages, Policy, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
@@ -21,9 +21,6 @@ from ..rewrite.system_turns import done, is_system, strict_hoist
 from ..rewrite.texts import flat_text
 from ..rewrite.user_notes import note_or_hoist
 from .omlx_routes import Routes, without_counter
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,23 +7,19 @@ does, whose fork it is; that part was not compared with the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ...conversation import TOP_LEVEL, Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.chat_route import supports_tools
 from ..api.responses_route import ResponsesRules
 from ..api.routes import as_chat
-from ..base import Action, Messages, Policy, Prepared, Retry, Rewrite
+from ..base import Action, Messages, Prepared, Retry, Rewrite
 from ..kind import ROUTES, PolicyKind
 from ..rewrite.reasoning import detects_preserve_thinking
 from ..rewrite.system_turns import is_system, keep, strict_hoist
 from ..rewrite.texts import flat_text
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
 
@@ -79,15 +75,11 @@ def _retries(request: Request) -> tuple[Retry, ...]:
     return tuple(retries)
 
 
-def _fusion_mlx(name: str, options: Mapping[str, str]) -> Policy:
-    return FusionMlx(name)
-
-
 KINDS = (
     PolicyKind(
         "fusion-mlx",
         "fusion-mlx: one system message, always the first; a default one where there is none",
-        _fusion_mlx,
+        lambda name, options: FusionMlx(name),
         source="dahai80/fusion-mlx 0.10.24",
         date="2026-10",
         evidence={"system turns": "run", "conversions of the routes": "inferred"},

@@ -10,17 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...conversation import Message
 from ...errors import RenderError, RenderLimit
+from ...templates.template import ChatTemplate
 from ..base import Action, Messages, Rewrite
 from ..kind import Answer
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import indices
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 SENTINEL = "__sglang_inline_system_sentinel__"
 ROLES = ("system", "user", "system", "user")

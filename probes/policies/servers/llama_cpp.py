@@ -20,23 +20,21 @@ import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import ON, PassesOn, PolicyKind
 from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import each_changed, has_role, indices, keep
 from ..rewrite.texts import Text, content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 CHANNEL = "<|channel|>"
 BETWEEN = "\n"
@@ -242,15 +240,11 @@ def _without_system_role(start: Prepared) -> Prepared:
     return start.then(lambda messages: Rewrite((folded, *others[1:]), actions))
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return LlamaCpp(name, options["reasoning_preserve"] == "on")
-
-
 KINDS = (
     PolicyKind(
         "llama-cpp",
         "llama.cpp: passed on to the template, with variables that keep the reasoning of earlier turns",
-        _make,
+        lambda name, options: LlamaCpp(name, options["reasoning_preserve"] == "on"),
         source="ggml-org/llama.cpp common/chat.cpp, common/arg.cpp, common/jinja/caps.cpp at b10775",
         date="2026-09-03",
         evidence={"messages": "read", "variables for reasoning": "run"},

@@ -8,21 +8,17 @@ lmstudio-ai/lmstudio-bug-tracker#2298, #2204).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...conversation import Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of
-from ..base import Policy, Prepared
+from ..base import Prepared
 from ..kind import ROUTES, PassesOn, PolicyKind
 from ..rewrite.part_texts import as_system
 from ..rewrite.system_turns import keep
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 ANTHROPIC = AnthropicRules(reasoning="field", images=True, dropped_system=())
 RESPONSES = ResponsesRules(images=True)
@@ -50,15 +46,11 @@ class LmStudio:
         return start.then(lambda given: keep(given, "passed on where it stands"))
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return LmStudio(name, options.get("route"))
-
-
 KINDS = (
     PolicyKind(
         "lm-studio",
         "LM Studio: passes messages on; a strict template raises (HTTP 500)",
-        _make,
+        lambda name, options: LmStudio(name, options.get("route")),
         source="lmstudio-ai/lmstudio-bug-tracker#2298",
         date="2026-08-18",
         evidence={"messages": "reported"},

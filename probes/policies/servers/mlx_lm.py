@@ -12,24 +12,21 @@ A text model is what is followed: with a vision model the server keeps lists tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import PassesOn, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_one_text, is_text_part
 from ..rewrite.preparation import never_continued
 from ..rewrite.system_turns import each_changed, keep
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 ANTHROPIC = AnthropicRules(reasoning="field", dropped_system=())
 RESPONSES = ResponsesRules()
@@ -94,15 +91,11 @@ def _loaded(text: str) -> Any:
         raise ValueError("the arguments of a tool call are nested too deeply") from error
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return MlxLm(name, bare=options["route"] == "none")
-
-
 KINDS = (
     PolicyKind(
         "mlx-lm",
         "mlx-lm's server: passes messages on; lists become text, errors become HTTP 404",
-        _make,
+        lambda name, options: MlxLm(name, bare=options["route"] == "none"),
         source="ml-explore/mlx-lm 0.32.2",
         date="2026-08-22",
         evidence={"messages": "run"},

@@ -12,22 +12,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped, whole_text
 from ..rewrite.preparation import never_continued, thinking_asked
 from ..rewrite.system_turns import each_changed, has_role, indices, is_system, keep, system_runs
 from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 BEFORE = "before-2052"
 RELEASE = "0.7.10"
@@ -160,15 +158,11 @@ def _loaded(text: str) -> Any:
         return {}
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return MlxVlm(name, options.get("route"), options.get("version"))
-
-
 KINDS = (
     PolicyKind(
         "mlx-vlm",
         "mlx-vlm: later system turns stay in place on /v1/messages since August 2026; /v1/responses hoists",
-        _make,
+        lambda name, options: MlxVlm(name, options.get("route"), options.get("version")),
         source="Blaizzy/mlx-vlm#2052; release 0.7.10",
         date="2026-08-27",
         evidence={"release 0.7.10": "read", "pull request 2052, and before": "reported"},

@@ -9,16 +9,16 @@ which the user turn beside it then absorbs. `route=none` is that function's syst
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import TOP_LEVEL, Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import BILLING_HEADER, AnthropicRules
 from ..api.chat_route import is_void
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of
-from ..base import Messages, Policy, Prepared, Rewrite
+from ..base import Messages, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_one_text, as_system, merge_into_first, part_texts
 from ..rewrite.preparation import never_continued
@@ -27,9 +27,6 @@ from ..rewrite.system_turns import done, each_changed, has_role, is_system, stri
 from ..rewrite.texts import Text, join, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 from ..rewrite.user_notes import BOUNDARY_KEY
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 RELEASE = "2.12"
 BETWEEN_TEXTS = "\n\n"
@@ -136,15 +133,11 @@ def _without_billing(text: str) -> str:
     return "\n".join(lines).strip()
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Mtplx(name, options.get("route"), options.get("version"))
-
-
 KINDS = (
     PolicyKind(
         "mtplx",
         "MTPLX: the strict hoist (before issue 477); version=2.12 makes later system turns user turns",
-        _make,
+        lambda name, options: Mtplx(name, options.get("route"), options.get("version")),
         source="youssofal/MTPLX#477; release 2.12.2 for version=2.12",
         date="2026-09-16",
         evidence={"before issue 477": "reported", "system turns of version=2.12": "run"},

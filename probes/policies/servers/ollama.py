@@ -17,22 +17,20 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import PolicyKind, PolicyOption
 from ..rewrite.part_texts import stripped, system_turn
 from ..rewrite.system_turns import done, has_role, indices, is_system, join_neighbours, keep, system_runs
 from ..rewrite.texts import content_text, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 GO, QWEN35, QWEN38 = "go", "qwen3.5", "qwen3.8"
 BETWEEN = "\n\n"
@@ -170,15 +168,11 @@ def _thinking(request: Request) -> dict[str, Any]:
     return {} if effort is None else {"enable_thinking": effort != "none"}
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Ollama(name, options.get("renderer"))
-
-
 KINDS = (
     PolicyKind(
         "ollama",
         "Ollama: its messages for Go templates and for the qwen3.5 and qwen3.8 renderers",
-        _make,
+        lambda name, options: Ollama(name, options.get("renderer")),
         source="ollama/ollama template/template.go, model/renderers/qwen35.go; #17757, #17855, #17918",
         date="2026-08-21",
         evidence={"messages": "read"},

@@ -13,10 +13,11 @@ attempts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ...conversation import Request
+from ...templates.template import ChatTemplate
 from ..api.routes import route_of
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import OFF, ROUTES, AsksPlacements, Decision, OtherPolicy, PolicyKind, PolicyOption
@@ -39,9 +40,6 @@ from ..rewrite.user_notes import note_or_hoist
 from . import omlx_probe
 from .omlx_probe import Probe
 from .omlx_routes import Routes
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +136,6 @@ def _instead_of_in_place(place: Placement) -> Decision:
     return "note" if place.preceding == "user" else "hoist"
 
 
-def _omlx(name: str, options: Mapping[str, str]) -> Policy:
-    return _made(name, options, strict=False)
-
-
-def _omlx_strict(name: str, options: Mapping[str, str]) -> Policy:
-    return _made(name, options, strict=True)
-
-
 def _made(name: str, options: Mapping[str, str], *, strict: bool) -> Policy:
     version = options["version"]
     accepts_tool = options.get("tool_predecessor", "off" if version == "0.5.3" else "on") == "on"
@@ -180,53 +170,49 @@ _ELSEWHERE = (
 #: docs/servers.md, sections 1.8 and 1.12.
 _KWARGS_SETTING = '"chat_template_kwargs": {} in the model\'s settings'
 _SOURCE = "jundot/omlx 0.5.3 (commit d5084907) and code of September 2026; jundot/omlx#2753, #2882, #3608"
-KINDS = (
-    PolicyKind(
-        "omlx",
-        "oMLX: in place where the template can, else notes, else the hoist",
-        _omlx,
-        source=_SOURCE,
-        date="2026-10",
-        evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "read"},
-        cache="paged:256",
-        drift="A system turn that a user turn comes to follow becomes a note in that turn, and one refused "
-        "note moves all earlier notes into the first block.",
-        options={**_STRICT_OPTIONS, "tool_note": OFF},
-        cache_options=("version",),
-        shorthands={"pr-1991": "leading_shape=on"},
-        kwargs_setting=_KWARGS_SETTING,
-        suite="forks",
-        checks=(
-            AsksPlacements(
-                "omlx", 0, omlx_probe.answers, omlx_probe.rejected_ids, _instead_of_in_place, _ELSEWHERE
-            ),
-            AsksPlacements(
-                "omlx:pr-1991",
-                1,
-                omlx_probe.leading_answers,
-                omlx_probe.leading_rejected_ids,
-                _instead_of_in_place,
-                _ELSEWHERE,
-                options="leading_shape=on",
-                leading=True,
-            ),
+_OMLX = PolicyKind(
+    "omlx",
+    "oMLX: in place where the template can, else notes, else the hoist",
+    partial(_made, strict=False),
+    source=_SOURCE,
+    date="2026-10",
+    evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "read"},
+    cache="paged:256",
+    drift="A system turn that a user turn comes to follow becomes a note in that turn, and one refused "
+    "note moves all earlier notes into the first block.",
+    options={**_STRICT_OPTIONS, "tool_note": OFF},
+    cache_options=("version",),
+    shorthands={"pr-1991": "leading_shape=on"},
+    kwargs_setting=_KWARGS_SETTING,
+    suite="forks",
+    checks=(
+        AsksPlacements(
+            "omlx", 0, omlx_probe.answers, omlx_probe.rejected_ids, _instead_of_in_place, _ELSEWHERE
+        ),
+        AsksPlacements(
+            "omlx:pr-1991",
+            1,
+            omlx_probe.leading_answers,
+            omlx_probe.leading_rejected_ids,
+            _instead_of_in_place,
+            _ELSEWHERE,
+            options="leading_shape=on",
+            leading=True,
         ),
     ),
-    PolicyKind(
-        "omlx-strict",
-        "oMLX with preserve_mid_system_cache off: in place where the template can, else the hoist",
-        _omlx_strict,
-        source=_SOURCE,
-        date="2026-10",
+)
+KINDS = (
+    _OMLX,
+    replace(
+        _OMLX,
+        name="omlx-strict",
+        summary="oMLX with preserve_mid_system_cache off: in place where the template can, else the hoist",
+        make=partial(_made, strict=True),
         evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "read"},
-        cache="paged:256",
         drift="Every system turn that the template cannot leave in place makes the first block longer, so "
         "that everything after it is another prompt.",
         options=_STRICT_OPTIONS,
-        cache_options=("version",),
-        shorthands={"pr-1991": "leading_shape=on"},
-        kwargs_setting=_KWARGS_SETTING,
-        suite="forks",
+        checks=(),
         remedies=(
             OtherPolicy(
                 "omlx",

@@ -79,13 +79,6 @@ class Merge:
     steps: tuple[MergeStep, ...] = ()
     dropped: tuple[str, ...] = ()
 
-    def layer_of(self, key: str) -> Layer | None:
-        """Return the layer that set the value which a key ended up with."""
-        layers = [
-            step.layer for step in self.steps if step.key == key and step.outcome in ("set", "replaced")
-        ]
-        return layers[-1] if layers else None
-
 
 @dataclass(frozen=True, slots=True)
 class KwargsRetry:

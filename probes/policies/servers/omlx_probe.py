@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ...conversation import Request
 from ...errors import RenderError, RenderLimit
+from ...templates.template import ChatTemplate
 from ..kind import Answer
 from ..rewrite.system_turns import Placement
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 LEADING_MARKER = "__OMLX_MID_SYSTEM_PROBE_LEADING__"
 USER_MARKER = "__OMLX_MID_SYSTEM_PROBE_USER__"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import InputError
 from ...files import read_json, read_text
+from ...templates.template import ChatTemplate
 from ..rewrite.reasoning import VERSIONS, is_native
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 #: What the server looks for in a template's text.
 DETECTED_NAME = "preserve_thinking"

@@ -16,9 +16,10 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules, convert_anthropic
 from ..api.chat_route import ChatRules, extract, supports_tools, template_tools
 from ..api.responses_route import ResponsesRules, convert_responses
@@ -33,9 +34,6 @@ from ..rewrite.reasoning import (
 )
 from ..rewrite.role_merge import merge_roles
 from ..rewrite.tool_arguments import parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 _COUNTER = re.compile(r"\n{0,2}<total_tokens>\d+ tokens left</total_tokens>")
 
@@ -146,10 +144,7 @@ def _defaults(
     kwargs: Mapping[str, Any], request: Request, template: ChatTemplate
 ) -> tuple[Mapping[str, Any], list[Action]]:
     """Set what the server sets where the request does not: thinking with a budget, and kept reasoning."""
-    from .omlx_kwargs import (  # brings Jinja, which listing the policies does without
-        ModelSettings,
-        merge_kwargs,
-    )
+    from .omlx_kwargs import ModelSettings, merge_kwargs
 
     merge = merge_kwargs(
         ModelSettings(),

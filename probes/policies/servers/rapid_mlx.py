@@ -17,10 +17,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import TOP_LEVEL, Message, Request
 from ...errors import RenderError
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
@@ -51,9 +52,6 @@ from ..rewrite.system_turns import (
 from ..rewrite.texts import Text, content_text, cover, join, rebuilt
 from ..rewrite.tool_arguments import as_value, parse_arguments
 from .rapid_retries import retries
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 BETWEEN_TEXTS = "\n\n"
 REMINDER = ("<system-reminder>\n", "\n</system-reminder>")

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
-from ..base import Messages, Policy, Prepared, Rewrite
+from ..base import Messages, Prepared, Rewrite
 from ..kind import ROUTES, AsksOnce, PolicyKind, PolicyOption
 from ..rewrite.part_texts import merge_into_first, part_texts, stripped
 from ..rewrite.reasoning import template_text
@@ -27,9 +28,6 @@ from ..rewrite.system_turns import is_system, keep
 from ..rewrite.texts import Text
 from ..rewrite.tool_arguments import parse_arguments
 from .inline_detection import Detector, sglang_test
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 MOVES_ALL, TESTS = "2026-06-01", "2026-06-22"
 _BETWEEN = "\n"
@@ -103,15 +101,11 @@ def _body_kwargs(request: Request, template: ChatTemplate) -> Mapping[str, Any]:
     return kwargs
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Sglang(name, options.get("route"), options["version"])
-
-
 KINDS = (
     PolicyKind(
         "sglang",
         "SGLang: /v1/messages in place where the template writes it, else one system block; chat as it is",
-        _make,
+        lambda name, options: Sglang(name, options.get("route"), options["version"]),
         source="sgl-project/sglang#26773, #28906, python/sglang/srt/entrypoints/anthropic",
         date="2026-06-22",
         evidence={"messages": "read"},

@@ -13,24 +13,21 @@ body there: the system turns of an OpenAI chat transcript meet the rules of `/v1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
 from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.system_turns import BETWEEN_SYSTEM_TEXTS, indices, is_system, keep
 from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 from .inline_detection import Detector, vllm_test
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 BILLING_HEADER = "x-anthropic-billing-header"
 MOVES_ALL, MOVES_NONE, TESTS = "2026-06-02", "2026-06-15", "2026-06-18"
@@ -139,15 +136,11 @@ def _fold(messages: Messages) -> Rewrite:
     return merge_into_first(messages, _texts_of_old, BETWEEN_SYSTEM_TEXTS, why)
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return Vllm(name, options.get("route"), options["version"])
-
-
 KINDS = (
     PolicyKind(
         "vllm",
         "vLLM: /v1/messages in place where the template renders that, else one system block; chat as it is",
-        _make,
+        lambda name, options: Vllm(name, options.get("route"), options["version"]),
         source="vllm-project/vllm#44283, #44602, #46025, #43590",
         date="2026-06-18",
         evidence={"messages": "reported"},

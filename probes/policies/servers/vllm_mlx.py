@@ -17,22 +17,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...conversation import Message, Request
+from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
-from ..base import Action, Messages, Policy, Prepared, Retry, Rewrite
+from ..base import Action, Messages, Prepared, Retry, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system, merge_into_first, stripped, whole_text
 from ..rewrite.preparation import extract_text, never_continued, thinks_by_default
 from ..rewrite.system_turns import each_changed, has_role, is_system, join_neighbours, keep_each
 from ..rewrite.texts import Text, content_text, join, rebuilt
 from ..rewrite.tool_arguments import as_value, parse_arguments
-
-if TYPE_CHECKING:
-    from ...templates.template import ChatTemplate
 
 BETWEEN_TEXTS = "\n\n"
 BILLING_LINE = re.compile(r"(?im)^x-anthropic-billing-header:[^\n]*(?:\n|$)")
@@ -168,15 +166,11 @@ def _without_extras(request: Request) -> Retry:
     return Retry(fewer, Action("retried", (), why), kind="TypeError", final=True)
 
 
-def _make(name: str, options: Mapping[str, str]) -> Policy:
-    return VllmMlx(name, options.get("route"), text_engine=options["engine"] == "text")
-
-
 KINDS = (
     PolicyKind(
         "vllm-mlx",
         "vllm-mlx: the hoist on /v1/messages and /v1/responses; neighbours joined in place on chat",
-        _make,
+        lambda name, options: VllmMlx(name, options.get("route"), text_engine=options["engine"] == "text"),
         source="waybarrios/vllm-mlx 0.6.0",
         date="2026-10",
         evidence={"system turns": "run", "conversions of the routes": "run"},

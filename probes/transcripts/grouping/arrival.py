@@ -4,47 +4,49 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 from ...conversation import Request
 from ...errors import InputError
+from .conversations import Continuation, Conversations
 
 #: Requests that may stand in the file before one that arrived earlier: a log is written as they end.
 _WINDOW = 256
 
 
-def in_order_of_arrival(requests: Iterable[Request]) -> Iterator[tuple[int, Request]]:
-    """Yield requests with their numbers in the file, from 1, by their times of arrival.
+def in_order_of_arrival(
+    requests: Iterable[Request], conversations: Conversations
+) -> Iterator[tuple[Continuation, Request]]:
+    """Yield requests by their times of arrival, each with what it continues.
 
-    Without times, line by line. A request without a time arrived with the one before it in the file. What
-    cannot be read any more ends it, after the requests before that place.
+    What a request continues is told line by line, and a request never comes before that. Without times all is
+    line by line. A request without a time arrived with the one before it in the file. What cannot be read any
+    more ends it, after the requests before that place.
+
+    Args:
+        requests: the requests, in the order of the file.
+        conversations: tells what each continues.
     """
-    numbered = enumerate(requests, 1)
-    first = next(numbered, None)
-    if first is None:
-        return
-    if first[1].sent is None:
-        yield first
-        yield from numbered
-        return
-    waiting: list[tuple[float, int, Request]] = [(_seconds(first[1].sent), *first)]
+    arrived: dict[int, float] = {}
+    waiting: list[tuple[float, int, Continuation, Request]] = []
     failure: InputError | None = None
-    last = waiting[0][0]
+    last: float | None = None
     try:
-        for number, request in numbered:
-            last = last if request.sent is None else _seconds(request.sent)
-            heapq.heappush(waiting, (last, number, request))
+        for number, written in enumerate(requests, 1):
+            request, continuation = conversations.add(number, written)
+            if request.sent is not None:
+                last = request.sent.timestamp()
+            if last is None:
+                yield continuation, request
+                continue
+            arrived[number] = max(last, arrived.get(continuation.predecessor or 0, last))
+            heapq.heappush(waiting, (arrived[number], number, continuation, request))
             if len(waiting) > _WINDOW:
-                _, number, request = heapq.heappop(waiting)
-                yield number, request
+                *_, continuation, request = heapq.heappop(waiting)
+                yield continuation, request
     except InputError as error:
         failure = error
     while waiting:
-        _, number, request = heapq.heappop(waiting)
-        yield number, request
+        *_, continuation, request = heapq.heappop(waiting)
+        yield continuation, request
     if failure is not None:
         raise failure
-
-
-def _seconds(moment: datetime) -> float:
-    return moment.timestamp()

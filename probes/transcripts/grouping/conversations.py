@@ -12,14 +12,7 @@ from typing import Any, Literal, TypeAlias
 from ...conversation import Request
 from ..sharing import text_digest
 from .conversation_names import ConversationName, Opening, names_of
-from .message_keys import (
-    MessageKey,
-    MessageKeys,
-    call_texts,
-    nearly_equal,
-    system_text,
-    texts_of,
-)
+from .message_keys import MessageKey, MessageKeys, call_texts, nearly_equal, system_text, texts_of
 
 Relation: TypeAlias = Literal["begins", "appended", "edited", "branch"]
 RELATIONS: tuple[Relation, ...] = ("begins", "appended", "edited", "branch")

@@ -148,14 +148,13 @@ def list_conversations(transcript: Transcript) -> TranscriptListing:
     agent: Agent | None = None
     error: str | None = None
     try:
-        for number, written in in_order_of_arrival(transcript):
-            request, continuation = conversations.add(number, written)
+        for continuation, request in in_order_of_arrival(transcript, conversations):
             gathered.setdefault(continuation.conversation, _Gathered()).add(continuation, request)
             if agent is None or agent.guessed:
                 agent = agent_of(request) or agent
             turns.append(
                 ListedTurn(
-                    number,
+                    continuation.turn,
                     continuation.conversation,
                     continuation.predecessor,
                     continuation.relation,
@@ -174,7 +173,11 @@ def list_conversations(transcript: Transcript) -> TranscriptListing:
         dialect=transcript.dialect,
         agent=agent,
         requests=len(turns),
-        conversations=tuple(gathered[name.conversation].listed(name) for name in conversations.names()),
+        conversations=tuple(
+            gathered[name.conversation].listed(name)
+            for name in conversations.names()
+            if name.conversation in gathered
+        ),
         turns=tuple(sorted(turns, key=lambda turn: turn.turn)),
         complete=error is None,
         error=error,

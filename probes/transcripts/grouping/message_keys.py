@@ -61,9 +61,9 @@ class MessageKey:
 
     @property
     def text(self) -> str:
-        """The value as text, for telling how much two of them have in common."""
+        """All that it says, for telling how much two of them have in common."""
         if self._text is None:
-            self._text = repr(self.value)
+            self._text = "\n".join(_said(self.value))
         return self._text
 
 
@@ -206,6 +206,19 @@ def _key(value: Mapping[str, Any]) -> MessageKey:
     called = "tool_calls" in value or "tool_use" in types or (item and role not in ("reasoning", "message"))
     wordy = by_model and _words(value) > _FEW_WORDS
     return MessageKey(value, role, by_model, result or (by_model and called) or wordy)
+
+
+def _said(value: Any) -> Iterator[str]:
+    """Yield the texts of a message, without its role and the types of its parts."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if key not in ("role", "type"):
+                yield from _said(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _said(each)
+    elif value is not None:
+        yield str(value)
 
 
 def _words(value: Any) -> int:

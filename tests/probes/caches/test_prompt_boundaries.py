@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from token_ids import HYBRID
 from tplaudit.probes.attribution.prompt import Prompt
 from tplaudit.probes.caches.prompt_boundaries import BoundaryFinder, occurrences
 from tplaudit.probes.conversation import Message, Request
@@ -23,7 +24,6 @@ CHAT = [
     {"role": "assistant", "content": "1"},
     {"role": "user", "content": "Two?"},
 ]
-HYBRID = Layers(recurrent=True)
 
 
 def prompt(messages, text=TEMPLATE, **kwargs):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tplaudit.probes.caches.registry import make_cache, names, server_cache
 from tplaudit.probes.errors import UsageError
-from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.policies.registry import POLICIES, parse_policy
 
@@ -73,30 +72,6 @@ def test_what_does_not_go_together():
     assert make_cache("sglang", block_size=1).block_size == 1
     with pytest.raises(UsageError, match="use the server's default, rapid-mlx"):
         make_cache("rapid-mlx:paged", model_kind="hybrid")
-
-
-@pytest.mark.parametrize("kind", ["", "mamba", "rotating", "rotating:0", "rotating:x", "plain+", "hybrid:3"])
-def test_unknown_layers(kind):
-    with pytest.raises(UsageError, match="is no kind of layers"):
-        Layers.of(kind)
-
-
-@pytest.mark.parametrize(
-    ("kind", "window", "recurrent"),
-    [
-        ("plain", None, False),
-        ("quantised:4", None, False),
-        ("rotating:512", 512, False),
-        ("hybrid+rotating:512+chunked:8192", 8192, True),
-        ("recurrent", None, True),
-    ],
-)
-def test_layers(kind, window, recurrent):
-    layers = Layers.of(kind)
-    assert (layers.window, layers.recurrent) == (window, recurrent)
-    assert layers.trimmable is (window is None and not recurrent)
-    assert layers.sliceable_at(511) is not recurrent
-    assert layers.sliceable_at(8192) is layers.trimmable
 
 
 @pytest.mark.parametrize("name", ["vllm", "mlx-vlm"])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakSet
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_ids import HYBRID, array, conversations
 from tplaudit.probes.caches.base import Block, Match, PromptBoundaries, bytes_before, last_position, trim
 from tplaudit.probes.caches.sequence_cache import SequenceCache
-from tplaudit.probes.caches.sequences import TokenSequence
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
 from tplaudit.probes.caches.servers.mlx_lm import MlxLmCache
 from tplaudit.probes.caches.servers.mlx_vlm import MlxVlmSnapshots
@@ -24,7 +23,6 @@ from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
-HYBRID = Layers(recurrent=True)
 ALL = [
     MlxLmCache,
     RapidMlxCache,
@@ -36,32 +34,9 @@ ALL = [
     SglangCache,
     OllamaCache,
 ]
-conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=10)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 # Sequences
-
-
-@given(
-    st.lists(st.integers(0, 1), max_size=3), st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000)
-)
-def test_sequences_share_chunks_and_compare_like_tuples(tail, first, second, cut_at):
-    one = array([0] * first + [1])
-    other = array([0] * second + tail)
-    a = TokenSequence.of(one)
-    b = TokenSequence.of(other, a)
-    same = sum(mine is theirs for mine, theirs in zip(a.chunks, b.chunks, strict=False))
-    shared = common_prefix_ids(one, other)
-    assert same >= shared // 1024
-    assert a.common(b) == b.common(a) == shared
-    assert a.before(b) is (one.tolist() < other.tolist())
-    assert b.before(a) is (other.tolist() < one.tolist())
-    short = b.prefix(min(cut_at, b.length))
-    assert short.length == min(cut_at, b.length) == short.common(b)
 
 
 def test_cut_blocks_end_where_they_are_cut():

@@ -35,4 +35,4 @@ def test_closest_is_what_comparing_with_each_gives(data: st.DataObject) -> None:
             assert closest.turn is None
         stored.add(turn, ids)
         known.append(ids)
-        assert stored.last_length == len(ids)
+        assert stored.sequence(turn).tolist() == ids.tolist()

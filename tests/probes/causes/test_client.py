@@ -99,7 +99,7 @@ def test_one_message_is_sent_otherwise(
 
 
 @settings(max_examples=25, deadline=None)
-@given(conversation=conversations(), data=st.data())
+@given(conversation=conversations(shortest=4), data=st.data())
 def test_a_message_is_removed(conversation: tuple[Messages, Messages], data: st.DataObject) -> None:
     first, second = conversation
     index = data.draw(st.integers(1, len(first) - 1))
@@ -114,7 +114,7 @@ def test_a_message_is_removed(conversation: tuple[Messages, Messages], data: st.
 
 
 @settings(max_examples=25, deadline=None)
-@given(conversation=conversations(), text=texts, data=st.data())
+@given(conversation=conversations(shortest=4), text=texts, data=st.data())
 def test_a_message_is_inserted(
     conversation: tuple[Messages, Messages], text: str, data: st.DataObject
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_message_is_inserted(
 
 
 @settings(max_examples=25, deadline=None)
-@given(conversation=conversations(), data=st.data())
+@given(conversation=conversations(shortest=4), data=st.data())
 def test_a_reminder_is_moved(conversation: tuple[Messages, Messages], data: st.DataObject) -> None:
     first, second = conversation
     reminder = {"role": "user", "content": "Zzz: mind the reef"}

@@ -10,7 +10,6 @@ from planted import (
     COLLECTS,
     MARKS_LAST,
     MODELS,
-    OPENS_THINKING,
     STRIPS,
     STRIPS_UNLESS_TOLD,
     Messages,
@@ -18,7 +17,6 @@ from planted import (
     conversations,
     model,
     places,
-    planted,
     replayed,
     request,
     shared,
@@ -86,19 +84,6 @@ def test_a_template_writes_the_last_message_otherwise(conversation: tuple[Messag
     assert parted.was is not None
     assert parted.remedy is not None
     assert parted.remedy.tokens == won
-
-
-@settings(max_examples=20, deadline=None)
-@given(conversation=conversations())
-def test_the_generation_prompt_is_not_in_history(conversation: tuple[Messages, Messages]) -> None:
-    first, second = conversation
-    second = planted(second, len(first), reasoning_content=None)
-    loaded = MODELS.setdefault(OPENS_THINKING, model(OPENS_THINKING))
-    won = len(loaded.tokenizer.encode(loaded.template.render(first))) - shared(OPENS_THINKING, first, second)
-    turn = replayed(OPENS_THINKING, first, second).turns[1]
-    check(turn, "generation-prompt-mismatch", len(first), won)
-    assert turn.since_previous.body_preserved
-    assert turn.since_previous.message is None
 
 
 @settings(max_examples=10, deadline=None)

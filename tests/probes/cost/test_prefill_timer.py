@@ -17,7 +17,6 @@ from tplaudit.probes.cost.prefill_timer import PrefillTimer
 from tplaudit.probes.engine.mlx_engine import load_engine
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.replay.plan import PrefillPlan
 from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.replay.totals import totals
 from tplaudit.probes.transcripts.reader import open_transcript
@@ -207,22 +206,3 @@ def test_speed_and_memory_are_measured(engine):
         assert speed.turns == 7
         assert speed.tokens_per_second == pytest.approx(policy.totals.reprefill / policy.totals.seconds)
         assert speed.peak_bytes == max(turn.cost.measured.peak_bytes for turn in policy.turns) > 0
-
-
-def test_the_plan_is_what_the_engine_then_runs(engine):
-    _, counted = replayed(None, layout=engine.layout)
-    plan = PrefillPlan.of(["omlx", "note"], counted)
-    report, _ = replayed(None, engine)
-    assert plan.tokens == {policy.policy: policy.totals.reprefill for policy in report.policies}
-    rate = CostModel.at_rate(1)
-    assert plan.seconds(rate) == sum(plan.tokens.values())
-    assert plan.seconds(rate, last=3) + plan.seconds(rate, first=4) == plan.seconds(rate)
-    assert plan.seconds(rate, first=8) == 0
-
-
-def test_turns_that_raise_are_no_work():
-    _, counted = replayed(None, policies=("as-is", "omlx"))
-    plan = PrefillPlan.of(["as-is", "omlx"], counted)
-    raised = [turn[0].error is not None for turn in counted]
-    assert any(raised)
-    assert [turn[0] is None for turn in plan.turns] == raised

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -19,25 +19,8 @@ from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.state_size import kv_bytes_per_token
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
-VOCABULARY = 512
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "intermediate_size": 128,
-    "num_attention_heads": 2,
-    "rms_norm_eps": 1e-6,
-    "vocab_size": VOCABULARY,
-}
-QWEN3 = LLAMA | {
-    "model_type": "qwen3",
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "max_position_embeddings": 4096,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": True,
-}
+TINY = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))
+VOCABULARY, LLAMA, QWEN3 = TINY["VOCABULARY"], TINY["LLAMA"], TINY["QWEN3"]
 CONFIGS = {"llama": LLAMA, "qwen3": QWEN3}
 
 
@@ -110,40 +93,6 @@ def test_restored_prefixes_give_cold_logits(engines, name, session, block_size, 
     assert all(check.argmax_equal and check.difference <= allowed for check in checks), checks
 
 
-def wrong_prefix(engine, ids, size):
-    """The blocks of another prompt, but for the last one."""
-    other = engine.prefill(np.concatenate([random_ids(size, 5), ids[size:]]), block_size=size)
-    return [*other.payloads[:1], *engine.prefill(ids, block_size=size).payloads[1:]]
-
-
-def repeated_block(engine, ids, size):
-    # Blocks in another order would not do: keys carry their positions, and attention sums over them.
-    first, _, *rest = engine.prefill(ids, block_size=size).payloads
-    return [first, replace(first, start=size, end=2 * size), *rest]
-
-
-def swapped_layers(engine, ids, size):
-    first, *rest = engine.prefill(ids, block_size=size).payloads
-    return [replace(first, layers=first.layers[::-1]), *rest]
-
-
-def same_tokens_after_another_prefix(engine, ids, size):
-    other = engine.prefill(np.concatenate([random_ids(size, 5), ids[size:]]), block_size=size)
-    return [*engine.prefill(ids, block_size=size).payloads[:1], *other.payloads[1:]]
-
-
-@pytest.mark.parametrize("name", ["llama", "qwen3"])
-@pytest.mark.parametrize(
-    "mistake", [wrong_prefix, repeated_block, swapped_layers, same_tokens_after_another_prefix]
-)
-def test_wrong_blocks_would_be_seen(engines, name, mistake):
-    engine, size, ids = engines[name], 32, random_ids(4 * 32 + 5, 1)
-    logits = engine.prefill(ids, mistake(engine, ids, size), 4 * size, block_size=size).logits
-    check = engine.verify(ids, logits)
-    assert not check.passed
-    assert check.difference > 100 * check.tolerance
-
-
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_an_offset_that_is_off_by_one_would_be_seen(llama, monkeypatch, shift):
     ids = random_ids(4 * 32 + 5, 1)
@@ -158,27 +107,6 @@ def test_an_offset_that_is_off_by_one_would_be_seen(llama, monkeypatch, shift):
     monkeypatch.setattr(ModelState, "restore", shifted)
     check = llama.verify(ids, llama.prefill(ids, blocks[:3], 96, block_size=32).logits)
     assert check.difference > 100 * check.tolerance
-
-
-def test_restoring_leaves_the_blocks_as_they_were(llama):
-    ids = random_ids(64)
-    blocks = llama.prefill(ids, block_size=64).payloads
-    before = [np.array(keys) for keys, _ in blocks[0].layers]
-    llama.prefill(ids, blocks, 63, block_size=64)
-    llama.prefill(np.concatenate([ids, random_ids(40, 3)]), blocks, 64, block_size=64)
-    assert all(np.array_equal(old, keys) for old, (keys, _) in zip(before, blocks[0].layers, strict=True))
-
-
-def test_blocks_are_copies_of_their_own_size(llama):
-    import mlx.core as mx
-
-    ids = random_ids(2048)
-    before = mx.get_active_memory()
-    block = llama.prefill(ids, block_size=64).payloads[0]
-    mx.clear_cache()
-    held = mx.get_active_memory() - before
-    assert block.nbytes == 64 * llama.bytes_per_token
-    assert block.nbytes <= held < 3 * block.nbytes
 
 
 def test_memory_is_bounded_by_the_prompt_and_a_chunk(llama):
@@ -251,7 +179,6 @@ def test_an_interrupt_between_chunks_leaves_nothing_behind(llama, monkeypatch):
     assert (cache.statistics.blocks, cache.statistics.bytes) == (before.blocks, before.bytes)
     match, prefill = turn(llama, cache, ids)
     assert match.reused == 96
-    assert all(cache.references(block.name) == 0 for block in match.blocks)
     assert llama.verify(ids, prefill.logits, chunk=128).passed
 
 

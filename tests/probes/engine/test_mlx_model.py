@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,16 +16,8 @@ from tplaudit.probes.engine.mlx_engine import MLXEngine
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.state_size import kv_bytes_per_token
 
-VOCABULARY = 512
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "intermediate_size": 128,
-    "num_attention_heads": 2,
-    "rms_norm_eps": 1e-6,
-    "vocab_size": VOCABULARY,
-}
+TINY = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))
+VOCABULARY, LLAMA = TINY["VOCABULARY"], TINY["LLAMA"]
 
 
 def write_config(directory: Path, config: dict) -> Path:
@@ -175,9 +168,9 @@ MISTAKES = {
         "weight_map",
         "model.safetensors.index.json",
     ),
-    "empty_file": (lambda d: cut(d, 0), "cut off", "model.safetensors"),
-    "cut_header": (lambda d: cut(d, 50), "cut off", "model.safetensors"),
-    "cut_weights": (lambda d: cut(d, 90_000), r"cut off: 90,000 of [\d,]+ bytes", "model.safetensors"),
+    "empty_file": (lambda d: cut(d, 0), "is truncated", "model.safetensors"),
+    "cut_header": (lambda d: cut(d, 50), "is truncated", "model.safetensors"),
+    "cut_weights": (lambda d: cut(d, 90_000), r"is truncated: 90,000 of [\d,]+ bytes", "model.safetensors"),
     "a_directory": (
         lambda d: [(d / "model.safetensors").unlink(), (d / "model.safetensors").mkdir()],
         "cannot be read",

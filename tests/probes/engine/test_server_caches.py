@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.caches.base import PromptBoundaries, last_position
-from tplaudit.probes.caches.hashes import block_hash
+from tplaudit.probes.caches.hashes import recipe
 from tplaudit.probes.caches.paged import PagedCache
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.engine.mlx_engine import tolerance
@@ -136,6 +136,6 @@ def test_a_lookup_that_ignores_what_stands_before_is_seen(engines, name):
 
     reused, check = ask(None)
     assert reused == SIZE and check.passed
-    reused, check = ask(lambda tokens, parent: block_hash(tokens))
+    reused, check = ask(lambda tokens, parent: recipe()(tokens, None))
     assert reused > SIZE and not check.passed
     assert check.difference > 5 * check.tolerance

@@ -306,7 +306,7 @@ def test_no_window_no_restore(engines, name):
     # Position 112 looks back to 72, in the block from 64; before that only full attention is kept.
     keep = [block.nbytes for block in blocks]
     assert keep[0] == keep[3] == keep[7] == SIZE * engine.bytes_per_token
-    assert keep[3] < keep[4] < keep[5] == keep[6] == engine.layout.block_bytes(SIZE)
+    assert keep[3] < keep[4] < keep[5] == keep[6] == block_bytes(engine, SIZE)
     with pytest.raises(ValueError, match=f"what a {KINDS[name]} cache needs before position 111"):
         engine.prefill(ids, blocks, 111, block_size=SIZE)
 
@@ -321,16 +321,23 @@ def test_blocks_with_a_gap_are_not_restored(engine):
 # What it takes.
 
 
+def block_bytes(engine, tokens):
+    """Return the bytes of a block of so many tokens with a snapshot at its end."""
+    (block,) = engine.layout.sizes.counted([TokenRange(0, tokens, snapshot=True)])
+    return block.nbytes
+
+
 def test_kind_and_bytes(engine):
     name = engine.path.name
     layout = engine.layout
     assert engine.model_kind == layout.kind == KINDS[name]
-    assert layout.window == (WINDOW if "rotating" in layout.kind or "chunked" in layout.kind else None)
+    windows = [WINDOW] if "rotating" in layout.kind or "chunked" in layout.kind else []
+    assert [size for size, _ in layout.windows] == windows
     assert layout.trimmable == (name not in UNSLICEABLE)
     assert (layout.bytes_per_snapshot == 0) == layout.trimmable
     for size in (8, 64):
         blocks = engine.prefill(random_ids(130), block_size=size).payloads
-        assert {block.nbytes for block in blocks} == {layout.block_bytes(size)}
+        assert {block.nbytes for block in blocks} == {block_bytes(engine, size)}
 
 
 @pytest.mark.parametrize("snapshots", [[32, 50, 112, 160, 187], [112], []])

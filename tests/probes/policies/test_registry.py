@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from chat_messages import conversation
 from tplaudit.probes.caches.registry import DEFAULT_CACHE, find_cache, server_cache
 from tplaudit.probes.caches.registry import names as names_of_caches
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
@@ -108,12 +109,12 @@ def test_no_second_list_of_servers() -> None:
 
 #: Where tests name three servers or more in one list, and why. No list is to have all of a kind.
 SAMPLES = {
-    "tests/cli/test_render.py": "what is expected of a turn: who hoists, and whose request fails",
+    "tests/cli/formats/test_render_text.py": "who hoists, and whose request fails",
     "tests/probes/causes/test_stored_replies.py": "one server of each way to write a reply",
     "tests/probes/engine/test_server_caches.py": "one cache of each kind that is evicted",
     "tests/probes/placements/test_server_detection.py": "what is expected of a template",
     "tests/probes/policies/test_properties_routes.py": "those whose second pass changes nothing",
-    "tests/probes/replay/test_replay_models.py": "caches of each kind, which take minutes with all models",
+    "tests/probes/replay/test_replay.py": "caches of each kind, which take minutes with all models",
 }
 
 
@@ -217,3 +218,10 @@ def test_listing_policies_loads_nothing_heavy() -> None:
     code = f"import sys, tplaudit.probes.policies.registry; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_untouched_messages_are_the_very_same_objects() -> None:
+    messages = conversation(("S", "s"), ("U", "u"), ("A", "a"))
+    for name in ("as-is", "hoist", "note", "hoist+merge", "note+merge", "omlx", "omlx-strict"):
+        after = parse_policy(name).prepare(Request(messages), None).request.messages  # type: ignore[arg-type]
+        assert all(one is two for one, two in zip(after, messages, strict=True)), name

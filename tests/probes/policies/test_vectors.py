@@ -96,48 +96,6 @@ def test_further_vector(name: str, fake_template: Any) -> None:
     assert prepared(fake_template(behaviour), before, **settings) == after
 
 
-def test_every_branch_of_the_note_downgrade(fake_template: Any) -> None:
-    picture = [{"type": "text", "text": "p"}, {"type": "image_url", "image_url": {"url": "x"}}]
-    user, other, bound = U("u"), U("v"), U("b", **BOUNDARY)
-    call, plain, tool, seen = A("", **CALL), A("a"), T("r"), U(picture)
-    end: list[dict[str, Any]] = []
-    append, prepend, refuse = "append", "prepend", "refuse"
-    table = [
-        (user, end, append),
-        (user, [plain], append),
-        (user, [other], prepend),
-        (user, [tool], refuse),
-        (user, [seen], refuse),
-        (plain, [other], prepend),
-        (plain, end, refuse),
-        (plain, [plain], refuse),
-        (call, [other], refuse),
-        (call, end, refuse),
-        (call, [tool], refuse),
-        (tool, [other], prepend),
-        (tool, end, refuse),
-        (tool, [plain], refuse),
-        (tool, [tool], refuse),
-        (seen, [other], prepend),
-        (bound, [other], prepend),
-        (seen, end, refuse),
-        (bound, [plain], refuse),
-    ]
-    note = "[System note]\nn\n[/System note]"
-    policy = parse_policy("note")
-    for before, after, outcome in table:
-        request = Request(tuple(Message(data, n) for n, data in enumerate([before, S("n"), *after])))
-        result = policy.prepare(request, fake_template())
-        data = [message.data for message in result.request.messages]
-        if outcome == append:
-            assert data == [{**before, "content": f"u\n\n{note}"}, *after]
-        elif outcome == prepend:
-            assert data == [before, {**other, "content": f"{note}\n\nv"}]
-        else:
-            assert data == [S("n"), before, *after]
-        assert any(action.kind == "refused" for action in result.actions) == (outcome == refuse)
-
-
 SCENARIOS: dict[str, list[list[dict[str, Any]]]] = {
     "A": [
         [U("u1"), S("n1")],

@@ -200,7 +200,7 @@ def _session(
 
 
 def test_json_names_conversations_and_predecessors() -> None:
-    from tplaudit.probes.replay.replay_report import from_json, to_json
+    from tplaudit.probes.replay.replay_report import to_json
 
     report = _session("title_request", "as-is")
     value = json.loads(json.dumps(to_json(report)))
@@ -215,4 +215,3 @@ def test_json_names_conversations_and_predecessors() -> None:
         (1, "main", [1, 3]),
         (2, "title", [2]),
     ]
-    assert from_json(value) == report

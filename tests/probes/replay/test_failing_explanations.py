@@ -10,8 +10,8 @@ import pytest
 from tplaudit.probes.errors import RenderError, RenderLimit
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.replay import explanation as explanations
 from tplaudit.probes.replay import replay as replays
+from tplaudit.probes.replay.explanations import explanation as explanations
 from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.replay.replay_report import PolicyReport
 from tplaudit.probes.templates.template import ChatTemplate

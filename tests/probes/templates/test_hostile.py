@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,9 @@ from hypothesis import strategies as st
 from tplaudit.fixtures import TEMPLATES
 from tplaudit.probes.attribution.ownership import owner_at
 from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.errors import InputError, RenderError, RenderLimit
-from tplaudit.probes.models.model import load_model
-from tplaudit.probes.models.template_files import check_compiles, load_template
-from tplaudit.probes.models.template_info import Failure
-from tplaudit.probes.placements.sweep import ProbeSettings, sweep
+from tplaudit.probes.errors import RenderError, RenderLimit
+from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.templates.rendering import Limits, RenderTask
-from tplaudit.probes.templates.source import TemplateSource
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer
 from tplaudit.probes.tokenization.tokens import IncrementalEncoder
@@ -25,7 +20,6 @@ from tplaudit.probes.tokenization.tokens import IncrementalEncoder
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
 OURS = [load_template(path) for path in sorted(TEMPLATES.glob("*.jinja"))]
-SUM = "{{ 1" + "+1" * 20_000 + " }}"
 
 
 def template(text: str) -> ChatTemplate:
@@ -76,39 +70,6 @@ def test_each_character_of_a_partial_prompt_has_an_owner(one: ChatTemplate, text
         assert owner.index is None or owner.index < len(messages)
 
 
-def test_a_chunk_behind_the_cut_is_clamped() -> None:
-    one = template("{% for m in messages %}{{ '<' ~ m.role ~ '>' ~ m.content ~ '</end>' }}{% endfor %}")
-    request = Request((Message({"role": "user", "content": "Hello"}, 0),), partial=True)
-    prompt = one.render_request(request)
-    assert prompt == "<user>Hello"
-    assert owner_at(one, request, request, prompt, len(prompt) - 1, lambda: prompt).field == "content"
-
-
-def test_another_prompt_at_each_render_is_a_render_error() -> None:
-    one = template(PLAIN)
-    request = Request((Message(MESSAGES[0], 0),))
-    with pytest.raises(RenderError, match="same prompt twice"):
-        owner_at(one, request, request, "x" * 99, 98, lambda: "")
-
-
-@pytest.mark.parametrize("text", [SUM, "{{ a" + ".b" * 20_000 + " }}"])
-def test_a_tree_too_deep_to_walk_is_a_render_error(text: str) -> None:
-    source = TemplateSource(text)
-    for name in ("names", "generation_prompt_ends", "undeclared"):
-        with pytest.raises(RenderError, match="nested too deeply"):
-            getattr(source, name)
-    with pytest.raises(RenderError, match="nested too deeply"):
-        source.check()
-
-
-def test_a_sweep_survives_a_bad_member(tmp_path: Path) -> None:
-    (tmp_path / "a.jinja").write_text(SUM)
-    (tmp_path / "b.jinja").write_text("{# nothing #}")
-    first, second = sweep([str(tmp_path / "a.jinja"), str(tmp_path / "b.jinja")], ProbeSettings())
-    assert isinstance(first, Failure) and "nested too deeply" in first.error
-    assert isinstance(second, Failure) and "renders nothing" in second.error
-
-
 def test_a_template_whose_renders_are_all_slow_is_stopped() -> None:
     """What counts is the CPU time that the worker took, so that a busy machine changes nothing."""
     text = "{% for i in range(9000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}" + PLAIN
@@ -143,16 +104,3 @@ def test_text_that_no_tokenizer_encodes_is_a_render_error() -> None:
     with pytest.raises(RenderError, match="half a surrogate pair") as caught:
         IncrementalEncoder(load_bundled_tokenizer()).encode("a\ud800b")
     assert caught.value.kind == "EncodingError"
-
-
-def test_a_syntax_error_names_file_and_line(tmp_path: Path) -> None:
-    path = tmp_path / "bad.jinja"
-    path.write_text("a\n{% if %}")
-    with pytest.raises(InputError, match="not a valid chat template") as caught:
-        load_model(None, template=str(path))
-    assert caught.value.where == f"{path}:2"
-
-
-def test_an_empty_template_is_not_valid() -> None:
-    with pytest.raises(InputError, match="renders nothing"):
-        check_compiles(template(""))

@@ -270,14 +270,6 @@ def test_all_of_the_corpus_is_there() -> None:
     assert len(TEMPLATES) == 786
 
 
-@pytest.mark.parametrize("path", TEMPLATES[::50], ids=lambda path: path.stem)
-def test_undeclared_variables_are_those_of_transformers(path: Path) -> None:
-    from transformers.utils.chat_template_utils import _get_template_variables
-
-    text = path.read_text(encoding="utf-8")
-    assert ChatTemplate({"default": text}, source="").choose(None).undeclared == _get_template_variables(text)
-
-
 def test_named_templates_are_chosen_as_in_transformers(tokenizer: Any) -> None:
     from copy import deepcopy
 

@@ -4,75 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from reasoning_templates import LAST_USER, examine, template
 from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.findings import Finding
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.templates.template import ChatTemplate
-from tplaudit.probes.thinking.history import HistoryProbe
-from tplaudit.probes.thinking.thinking import (
-    ThinkingReport,
-    VariableReport,
-    examine_thinking,
-    thinking_findings,
-)
+from tplaudit.probes.thinking.thinking import ThinkingReport, VariableReport, examine_thinking
 
 CASES = Path(__file__).parents[2] / "cases"
-
-LAST_USER = (
-    "{% set ns = namespace(last=-1) %}"
-    "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
-)
-
-
-def template(
-    condition: str, value: str = "m.reasoning_content", head: str = "", **options: Any
-) -> ChatTemplate:
-    """A template that writes reasoning where a condition holds."""
-    text = (
-        f"{head}{LAST_USER}{{% for m in messages %}}<{{{{ m.role }}}}>"
-        f"{{% if m.role == 'assistant' and {value} and ({condition}) %}}[{{{{ {value} }}}}]{{% endif %}}"
-        "{{ m.content }}"
-        "{% for c in m.tool_calls or [] %}{{ c.function.name ~ (c.function.arguments | tojson) }}{% endfor %}"
-        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
-    )
-    return ChatTemplate({"default": text}, source="test.jinja", **options)
-
-
-def examine(condition: str, value: str = "m.reasoning_content", head: str = "") -> ThinkingReport:
-    return examine_thinking(template(condition, value, head))
 
 
 def variable(report: ThinkingReport, name: str) -> VariableReport:
     return next(each for each in report.variables if each.name == name)
-
-
-@pytest.mark.parametrize(
-    ("condition", "verdict"),
-    [
-        ("true", "keeps"),
-        ("m.tool_calls", "keeps"),
-        ("not m.tool_calls", "keeps"),
-        ("loop.index0 > ns.last", "tool-loop-only"),
-        ("loop.index0 > ns.last and m.tool_calls", "tool-loop-only"),
-        ("tools or loop.index0 > ns.last", "tool-loop-only"),
-        ("loop.last", "drops"),
-        ("loop.index0 > ns.last and not m.tool_calls", "drops"),
-        ("false", "never"),
-    ],
-)
-def test_verdicts(condition: str, verdict: str) -> None:
-    assert examine(condition).history == verdict
-
-
-def test_only_the_latest_of_several_answers_is_not_kept() -> None:
-    latest = "loop.revindex0 <= 1"  # of the plain chat with two answers only the second
-    report = examine(latest)
-    assert report.places.answer.recent is True
-    assert report.places.answer.later is False
-    assert report.history != "keeps"
 
 
 def test_a_template_that_raises_is_not_evaluated_and_says_why() -> None:
@@ -221,36 +165,6 @@ def test_the_six_names_are_whole_words() -> None:
     assert report.omlx_default is True  # a substring test does not know words
 
 
-def test_ways_to_give_reasoning() -> None:
-    report = examine("true", value="m.thinking")
-    assert report.history == "keeps"
-    assert report.fields == {
-        "reasoning": "keeps",
-        "thinking": "keeps",
-        "content-part": "keeps",
-        "inline": "keeps",
-    }
-    assert report.parts_printed  # the marker is there, within a list's notation
-    assert report.raw == {"reasoning_content": "never", "reasoning": "never", "thinking": "keeps"}
-
-
-def test_a_content_part_of_type_thinking() -> None:
-    part = "{% for p in m.content %}{{ p.text or p.thinking }}{% endfor %}"
-    text = template("false").text.replace(
-        "{{ m.content }}", "{% if m.content is string %}{{ m.content }}{% else %}" + part + "{% endif %}"
-    )
-    report = examine_thinking(ChatTemplate({"default": text}, source="x"))
-    assert report.fields["content-part"] == "keeps"
-    assert not report.parts_printed
-    assert report.history == "never"
-
-
-def test_aliased_ways_are_what_rendering_them_gives() -> None:
-    for condition in ("true", "loop.index0 > ns.last", "m.thinking and loop.last"):
-        one = template(condition)
-        assert HistoryProbe(one)("thinking") == HistoryProbe(one)("reasoning_content")
-
-
 def test_kwargs_count_for_the_verdict_as_given_only() -> None:
     one = template("preserve_thinking or loop.index0 > ns.last")
     report = examine_thinking(one, kwargs={"preserve_thinking": True})
@@ -316,30 +230,6 @@ def test_omlx_does_not_set_it_where_thinking_is_off_or_it_is_set() -> None:
     assert examine_thinking(one, kwargs={"enable_thinking": False}).omlx.sets == {}
     off = examine_thinking(one, kwargs={"preserve_thinking": False}).omlx
     assert (off.sets, off.output_cacheable, off.history) == ({}, False, "tool-loop-only")
-
-
-def rules(report: ThinkingReport) -> dict[str, Finding]:
-    return {each.rule: each for each in thinking_findings(report)}
-
-
-def test_findings() -> None:
-    comment = rules(examine("loop.index0 > ns.last", head="\n{#- preserve_thinking -#}"))
-    assert comment["thinking-mention-without-effect"].line == 2
-    assert "oMLX concludes from the name alone" in comment["thinking-mention-without-effect"].message
-    assert "history-stripped-without-knob" in comment
-    missed = rules(examine("clear_thinking is false or loop.index0 > ns.last"))
-    assert set(missed) == {"thinking-knob-missed"}
-    assert missed["thinking-knob-missed"].help == "Set clear_thinking=false among the chat-template kwargs"
-    assert "but oMLX will not set it" in missed["thinking-knob-missed"].message
-    both = rules(examine("keep_past_thinking or loop.index0 > ns.last"))
-    assert "oMLX and llama.cpp will not set it" in both["thinking-knob-missed"].message
-    assert rules(examine("true")) == rules(examine("false")) == {}
-    assert rules(examine("preserve_thinking or loop.index0 > ns.last")) == {}
-    needs = rules(examine("enable_thinking is false and preserve_thinking or loop.index0 > ns.last"))
-    assert needs["thinking-mention-without-effect"].severity == "note"
-    assert "unless enable_thinking=false" in needs["thinking-mention-without-effect"].message
-    calls = rules(examine("loop.index0 > ns.last or (preserve_thinking and m.tool_calls)"))
-    assert "preserve_thinking=true keeps that of turns" in calls["history-stripped-without-knob"].message
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+from token_ids import TEN
 from tplaudit.probes.caches.hashes import chain, recipe
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.fusion_mlx import ROOT
-
-TEN = np.arange(1, 11, dtype=np.int32)
 
 
 def test_names_of_blocks():

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import LRUPromptCache
+from token_ids import HYBRID, array
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.mlx_lm import ENTRY_KINDS, MlxLmCache, segments
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.tokens import TokenRange
-
-HYBRID = Layers(recurrent=True)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 @dataclass

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+from token_ids import HYBRID, TEN, array
 from tplaudit.probes.caches.hashes import chain
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.mlx_vlm import MlxVlmSnapshots, apc_hash, apc_recipe
-from tplaudit.probes.models.layers import Layers
-
-HYBRID = Layers(recurrent=True)
-TEN = np.arange(1, 11, dtype=np.int32)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 def test_mlx_vlm_keeps_two_snapshots(turn):

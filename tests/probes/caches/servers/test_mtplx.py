@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from token_ids import HYBRID
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.mtplx import MtplxCache
 from tplaudit.probes.models.layers import Layers
-
-HYBRID = Layers(recurrent=True)
 
 
 def reused(cache, *parts):

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from hypothesis import strategies as st
+from token_ids import HYBRID, array
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.ollama import OllamaCache
-from tplaudit.probes.models.layers import Layers
-from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
-
-HYBRID = Layers(recurrent=True)
-conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=10)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
-
-
-def common(one, other):
-    return common_prefix_ids(array(one), array(other))
+from tplaudit.probes.tokenization.tokens import TokenRange
 
 
 def test_ollamas_snapshots(turn):

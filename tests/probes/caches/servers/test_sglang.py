@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
-from hypothesis import strategies as st
+from token_ids import HYBRID, array, common, conversations
 from tplaudit.probes.caches.base import PromptBoundaries
 from tplaudit.probes.caches.servers.sglang import SglangCache
-from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.tokenization.tokens import common_prefix_ids
-
-HYBRID = Layers(recurrent=True)
-conversations = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=10)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
-
-
-def common(one, other):
-    return common_prefix_ids(array(one), array(other))
 
 
 @given(conversations)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
 import pytest
+from token_ids import TEN
 from tplaudit.probes.caches.hashes import chain
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.vllm import vllm_hash, vllm_none_hash, vllm_recipe
-
-TEN = np.arange(1, 11, dtype=np.int32)
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the digests are of Python 3.11's pickle")

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from token_ids import HYBRID, array
 from tplaudit.probes.caches.base import PromptBoundaries
 from tplaudit.probes.caches.hashes import chain, recipe
 from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.vllm_mlx import ROOT, VllmMlxCache, VllmMlxLegacyCache
-from tplaudit.probes.models.layers import Layers
-
-HYBRID = Layers(recurrent=True)
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 def test_vllm_mlx_prefers_a_whole_sequence_and_prefills_a_whole_prompt_again(turn):

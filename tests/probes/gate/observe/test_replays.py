@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 from tplaudit import fixtures
 from tplaudit.probes.errors import InputError
-from tplaudit.probes.gate.observe.replays import (
-    Replaying,
-    replay,
-    transcripts_in,
-)
+from tplaudit.probes.gate.observe.replays import Replaying, replay, transcripts_in
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.tokenization.files import load_bundled_tokenizer

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import Message, Request
-from tplaudit.probes.transcripts.grouping.conversations import (
-    Continuation,
-    Conversations,
-    continuations,
-    ids_of,
-)
+from tplaudit.probes.transcripts.grouping.conversations import Continuation, Conversations, continuations
 from tplaudit.probes.transcripts.reader import open_transcript
 
 from tests.recordings import NAMES, SESSIONS, answers, sequences, unpack
@@ -75,68 +70,6 @@ def test_small_sessions(name: str, predecessors: list[int | None]) -> None:
     assert [each.predecessor for each in found] == predecessors
 
 
-def test_names_of_a_recording_with_a_compaction(tmp_path: Path) -> None:
-    conversations = Conversations()
-    for turn, request in enumerate(open_transcript(unpack("claude-code-compact", tmp_path)), 1):
-        conversations.add(turn, request)
-    names = [(each.name, each.guessed) for each in conversations.names()]
-    assert names == [
-        ("main", False),
-        ("sub-agent of 1", False),
-        ("compaction of 1", False),
-        ("sub-agent of 3", False),
-    ]
-
-
-def test_a_title_is_named() -> None:
-    conversations = Conversations()
-    for turn, request in enumerate(open_transcript(SESSIONS / "title_request.jsonl"), 1):
-        conversations.add(turn, request)
-    assert [(each.name, each.guessed) for each in conversations.names()] == [("main", True), ("title", False)]
-
-
-def test_a_sub_agent_of_a_sub_agent_is_named_after_who_called_it() -> None:
-    def agent(task: str, *more: dict[str, Any]) -> Request:
-        return _request([{"role": "system", "content": "Do it."}, {"role": "user", "content": task}, *more])
-
-    def delegated(task: str) -> dict[str, Any]:
-        function = {"name": "agent", "arguments": json.dumps({"prompt": task})}
-        return {"role": "assistant", "content": "", "tool_calls": [{"id": "x", "function": function}]}
-
-    conversations = Conversations()
-    requests = [
-        agent("Mend the parser."),
-        agent("Look for the tests."),
-        agent("Count the tests."),
-        agent("Look for the tests.", delegated("Count the tests."), _result("4")),
-        agent("Mend the parser.", delegated("Look for the tests."), _result("There are four.")),
-    ]
-    for turn, request in enumerate(requests, 1):
-        conversations.add(turn, request)
-    assert [each.name for each in conversations.names()] == ["main", "sub-agent of 1", "sub-agent of 2"]
-
-
-def test_what_a_client_makes_anew_does_not_count() -> None:
-    first = [{"role": "user", "content": "Go."}, _call("ls", "a1"), _result("x", "a1")]
-    again = [
-        {"role": "user", "content": [{"type": "text", "text": "Go."}]},
-        _call("ls", "b2"),
-        _result("x", "b2"),
-    ]
-    found = _found(_request(first), _request([*again, _call("cd"), _result("y")]))
-    assert (found[1].predecessor, found[1].relation) == (1, "appended")
-
-
-def test_ids_within_a_calls_arguments_count() -> None:
-    def called(id_: str) -> dict[str, Any]:
-        function = {"name": "get", "arguments": {"id": id_}}
-        return {"role": "assistant", "content": "", "tool_calls": [{"function": function}]}
-
-    user = {"role": "user", "content": "Go."}
-    found = _found(_request([user, called("a")]), _request([user, called("b"), _result("x")]))
-    assert found[1].relation != "appended"
-
-
 def test_the_longest_leaf_whose_reply_comes_next() -> None:
     user = {"role": "user", "content": "Which colour?"}
     red, blue = ({"role": "assistant", "content": colour} for colour in ("Red.", "Blue."))
@@ -149,24 +82,6 @@ def test_the_longest_leaf_whose_reply_comes_next() -> None:
         _request([user, blue, go_on], fields={"session_id": "2"}),
     )
     assert [each.predecessor for each in found] == [None, None, 1, 2]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"session_id": "one"},
-        {"metadata": {"agent-id": "one"}},
-        {"client_metadata": {"thread_id": "one"}},
-        {"metadata": {"user_id": "user_1_account__session_0f0f0f0f-1111-2222-3333-444444444444"}},
-        {"metadata": {"user_id": '{"device_id": "d", "session_id": "one"}'}},
-    ],
-)
-def test_ids_name_a_group(fields: dict[str, Any]) -> None:
-    assert ids_of(_request([], fields=fields))
-    start = [{"role": "user", "content": "Go."}]
-    longer = [*start, _call("ls"), _result("a b c")]
-    found = _found(_request(start, fields=fields), _request(longer), _request(longer, fields=fields))
-    assert [each.predecessor for each in found] == [None, None, 1]
 
 
 def test_a_request_names_the_response_that_it_continues() -> None:
@@ -192,27 +107,6 @@ def test_a_single_message_is_continued_with_equal_system_text_and_tools_only() -
         _request([user, _call("ls"), _result("x")], system="You mend.", tools=tools),
     )
     assert [each.predecessor for each in found] == [None, None, 1]
-
-
-def test_a_clock_in_the_top_level_system_text() -> None:
-    user = {"role": "user", "content": "Mend it."}
-    found = _found(
-        _request([user], system="You mend parsers. It is 10:00."),
-        _request([user, _call("ls"), _result("x")], system="You mend parsers. It is 10:01."),
-    )
-    assert (found[1].predecessor, found[1].relation, found[1].changed) == (1, "appended", ("system",))
-
-
-def test_the_billing_line_does_not_count() -> None:
-    def system(number: int) -> list[dict[str, Any]]:
-        line = f"x-anthropic-billing-header: cc_version=2.1; cch={number};"
-        return [{"type": "text", "text": line}, {"type": "text", "text": "You mend."}]
-
-    user = {"role": "user", "content": "Mend it."}
-    found = _found(
-        _request([user], system=system(1)), _request([user, _call("ls"), _result("x")], system=system(2))
-    )
-    assert (found[1].predecessor, found[1].changed) == (1, ())
 
 
 def test_equal_heads_make_no_conversation() -> None:
