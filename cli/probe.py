@@ -50,6 +50,9 @@ def command(given: ProbeCommandOptions) -> None:
     are run as well. They tell whether a server leaves system messages in place, moves them to the front,
     writes them as notes, or fails.
     """
+    from ..probes.templates.renderer import renderer
+
+    renderer.start()  # the worker gets ready while this process imports the rest
     from ..probes.placements.sweep import folder_members
 
     options.check_one_stdin(given.models)

@@ -54,6 +54,9 @@ def command(given: ThinkingOptions) -> None:
     Everything is found out by rendering small conversations whose reasoning carries a marker. With --settings
     or --request the merge of chat-template kwargs is shown step by step, and with a MODEL the prompt as well.
     """
+    from ..probes.templates.renderer import renderer
+
+    renderer.start()  # the worker gets ready while this process imports the rest
     from ..probes.errors import UsageError
     from ..probes.placements.sweep import folder_members
 

@@ -11,7 +11,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator
@@ -80,19 +79,21 @@ class WorkerProcess:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
-        with tempfile.TemporaryFile() as shared:
-            shared.truncate(mmap.PAGESIZE)
-            self._progress = mmap.mmap(shared.fileno(), mmap.PAGESIZE)
+        shared = _shared_page()
+        try:
+            self._progress = mmap.mmap(shared, mmap.PAGESIZE)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", self._module, str(shared.fileno())],
+                [sys.executable, "-P", "-m", self._module, str(shared)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 env=os.environ | {"PYTHONSAFEPATH": "1"},
-                pass_fds=(shared.fileno(),),
+                pass_fds=(shared,),
                 start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the worker
             )
+        finally:
+            os.close(shared)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdin.fileno(), False)
@@ -189,6 +190,19 @@ class WorkerProcess:
         if code < 0:
             return f"the process that it ran in was ended by {signal.Signals(-code).name}"
         return f"the process that it ran in ended with code {code}"
+
+
+def _shared_page() -> int:
+    """Return a descriptor of a page that two processes can share."""
+    if sys.platform == "linux":
+        shared = os.memfd_create("tplaudit")
+    else:
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            shared = os.dup(file.fileno())
+    os.ftruncate(shared, mmap.PAGESIZE)
+    return shared
 
 
 def out_of_memory(memory: int) -> str:
