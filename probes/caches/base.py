@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from ..tokenization.tokens import Ids, TokenRange
+
+
+#: What a cache gives up as a whole where there is no more room.
+Room: TypeAlias = Literal["block", "slot", "sequence"]
 
 
 class Payload(Protocol):
@@ -143,6 +147,11 @@ class PrefixCache(Protocol):
     @property
     def kind(self) -> str:
         """The cache's name in reports."""
+        ...
+
+    @property
+    def room(self) -> Room:
+        """What is given up as a whole where there is no more room."""
         ...
 
     @property

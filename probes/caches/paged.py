@@ -17,7 +17,7 @@ import numpy as np
 
 from ..models.sizes import Sizes, counted
 from ..tokenization.tokens import TokenRange, common_prefix_ids
-from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, reusable
+from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, Room, reusable
 from .hashes import BlockHasher, chain, recipe
 from .partial_blocks import TailIndex, tail_position
 
@@ -50,6 +50,8 @@ class PagedCache:
     Raises:
         ValueError: settings that contradict each other.
     """
+
+    room: Room = "block"
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from .base import (
     Match,
     Payload,
     PromptBoundaries,
+    Room,
     bytes_before,
     last_position,
     trim,
@@ -62,7 +63,7 @@ class SequenceEntry:
 
 
 class SequenceCache:
-    """FullHitRule sequences, least recently used first, at token granularity.
+    """Whole sequences, least recently used first, at token granularity.
 
     By itself it takes over as much as any sequence gives. Servers' rules are subclasses, which say which
     sequence is looked at (`_find`), which are stored (`_ends`), where states are copied (`_snapshots`) and
@@ -76,6 +77,7 @@ class SequenceCache:
     """
 
     kind = "entries"
+    room: Room = "sequence"
     block_size = 1
     #: Whether what sequences share is kept once; otherwise each is a copy.
     shared = False

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
+from ..policies.registry import shifts_states
 from ..text import common_prefix
 from .base import (
     CandidateRemedy,
@@ -270,7 +271,7 @@ def setting_offers(pair: PromptPair) -> Iterator[CandidateRemedy]:
 
 def nothing_helps(policy: str) -> str:
     """Say that no setting mends a history that a client rewrites; llama.cpp can shift what stands behind."""
-    return "no template helps" if policy.startswith("llama-cpp") else "no template or server setting helps"
+    return "no template helps" if shifts_states(policy) else "no template or server setting helps"
 
 
 def label_of(old: Message, new: Message, policy: str) -> Label:

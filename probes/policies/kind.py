@@ -158,6 +158,7 @@ class PolicyKind:
             "" where they go into every request.
         remedies: settings of the server that make it another policy.
         checks: what the server makes of a template; `probe` reports it.
+        shifts_states: whether the server can move the states of plain layers to other positions.
         generic: whether it belongs to no server.
         suite: which of the tests in tests/probes/policies holds for it, besides that for all: `plain` for
             those that convert nothing, `forks` for oMLX's relatives, `local` or `engines` for others.
@@ -178,6 +179,7 @@ class PolicyKind:
     kwargs_setting: str = ""
     remedies: tuple[OtherPolicy, ...] = ()
     checks: tuple[ServerCheck, ...] = ()
+    shifts_states: bool = False
     generic: bool = False
     suite: Literal["", "plain", "forks", "local", "engines"] = ""
 

@@ -95,6 +95,12 @@ def kind_of(spec: str) -> PolicyKind | None:
     return _spellings().get(_plain(spec.partition(":")[0]))
 
 
+def shifts_states(spec: str) -> bool:
+    """Tell whether a policy's server can move cached states of plain layers to other positions."""
+    kind = kind_of(spec)
+    return kind is not None and kind.shifts_states
+
+
 def find_kind(spec: str, where: str = "--policy") -> PolicyKind:
     """Return the kind of policy that a person named, by its own name or another one, options or none.
 

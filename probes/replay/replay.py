@@ -25,7 +25,7 @@ from ..errors import RenderError
 from ..models.layers import Layers
 from ..models.model import ReplayModel
 from ..policies.base import Policy, Prepared, render_prepared
-from ..policies.registry import canonical
+from ..policies.registry import shifts_states
 from ..tokenization.tokens import IncrementalEncoder
 from ..transcripts.grouping.arrival import in_order_of_arrival
 from ..transcripts.grouping.conversations import Continuation, Conversations
@@ -263,8 +263,8 @@ class _PolicyRun:
         self._prompts: dict[int, Prompt] = {}
         self._looked_up: list[Continuation] = []
         self._raises = RaiseExplainer(policy, replay.model.template)
-        # llama.cpp moves states of plain layers only.
-        self._shifts = canonical(policy.name).startswith("llama-cpp") and replay.model_kind == "plain"
+        # Servers that move states move those of plain layers only.
+        self._shifts = shifts_states(policy.name) and replay.model_kind == "plain"
 
     def turn(
         self, request: Request, continuation: Continuation, rendered: list[tuple[Prepared, str, Ids]]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..attribution.ownership import Owner, Region
+from ..caches.base import Room
 from ..conversation import TOP_LEVEL
 from ..cost.cost_report import Cost, Prediction, Speed, Wasted
 from ..documents import plain
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ..models.model import ReplayModel
 
 #: What a cache keeps a prompt in.
-Room: TypeAlias = Literal["block", "slot", "sequence"]
 
 SCHEMA = "tplaudit.replay/2"
 

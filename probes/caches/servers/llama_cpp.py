@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..base import Block, CacheStatistics, Match, PromptBoundaries
+from ..base import Block, CacheStatistics, Match, PromptBoundaries, Room
 from ..kind import CacheKind, of_sequences
 from ..sequence_cache import SequenceCache, SequenceEntry, without_payloads
 from ..sequences import TokenSequence
@@ -23,6 +23,7 @@ class LlamaCppCache(SequenceCache):
     """
 
     kind = "llama.cpp"
+    room: Room = "slot"
     usual_capacity = 8192 << 20
     #: `--ctx-checkpoints`.
     max_checkpoints = 32

@@ -256,6 +256,8 @@ KINDS = (
         # The flag: ggml-org/llama.cpp, common/arg.cpp.
         kwargs_setting="llama-server … --chat-template-kwargs '{}'",
         checks=(PassesOn("llama.cpp", 5, "HTTP 500"),),
+        # `--cache-reuse N`: ggml-org/llama.cpp, tools/server/README.md.
+        shifts_states=True,
         suite="engines",
     ),
 )

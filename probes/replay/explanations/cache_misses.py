@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...caches.base import Match, PrefixCache, reusable
+from ...caches.base import Match, PrefixCache, Room, reusable
 from ...tokenization.tokens import common_prefix_ids
 from ..lone_caches import Alone
-from ..replay_report import Remedy, Room, UnreusedTokens
+from ..replay_report import Remedy, UnreusedTokens
 
 if TYPE_CHECKING:
     from ...tokenization.tokens import Ids
@@ -66,7 +66,7 @@ def cache_misses(
         )
     lost = evicted_tokens(match.reused, alone, length)
     if lost:
-        room: Room = "block" if size > 1 else "slot" if cache.kind == "llama.cpp" else "sequence"
+        room = cache.room
         what = {
             "block": f"block {match.reused // size} was dropped, or found no room,",
             "slot": "the slot was overwritten",
