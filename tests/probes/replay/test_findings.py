@@ -77,7 +77,7 @@ def test_volatile_text_has_its_values_and_its_period() -> None:
 
 
 def test_known_clients_have_their_setting_named() -> None:
-    done = report(growing(3, lambda turn: f"x-anthropic-billing-header: cch={turn}a{turn}f;\nBe brief."))
+    done = report(growing(3, lambda turn: f"\nx-anthropic-billing-header: cch={turn}a{turn}f;\nBe brief."))
     parted = done.policies[0].turns[1].divergence
     assert parted is not None and parted.remedy is not None
     assert parted.remedy.set == "CLAUDE_CODE_ATTRIBUTION_HEADER=0"
