@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from ..tokenization.tokens import Ids, TokenRange
+    from ..tokenization.token_range import TokenRange
+    from ..tokenization.tokens import Ids
 
 
 #: What a cache gives up as a whole where there is no more room.

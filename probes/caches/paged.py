@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from ..models.sizes import Sizes, counted
-from ..tokenization.tokens import TokenRange, common_prefix_ids
+from ..tokenization.token_range import TokenRange
+from ..tokenization.tokens import common_prefix_ids
 from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, Room, reusable
 from .hashes import BlockHasher, chain, recipe
 from .partial_blocks import TailIndex, tail_position

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..models.layers import Layers
 from ..models.sizes import Sizes, counted
-from ..tokenization.tokens import TokenRange
+from ..tokenization.token_range import TokenRange
 from .base import (
     NO_MARKS,
     Block,

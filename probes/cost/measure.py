@@ -9,7 +9,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from ..engine.mlx_engine import OutOfTime
-from ..tokenization.tokens import TokenRange
+from ..tokenization.token_range import TokenRange
 from .calibration import CalibratedModel, Calibration, Point, measured_versions
 from .machine import this_machine
 

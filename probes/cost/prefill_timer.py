@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ..caches.base import Match, Payload
     from ..engine.mlx_engine import MLXEngine, Verification
     from ..engine.states import StateBlock
-    from ..tokenization.tokens import Ids, TokenRange
+    from ..tokenization.token_range import TokenRange
+    from ..tokenization.tokens import Ids
     from .calibration import CalibratedModel, Calibration
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, brief
 from ..models.hub import snapshot
-from ..tokenization.tokens import TokenRange
+from ..tokenization.token_range import TokenRange
 from .mlx_model import COUNT_INSTEAD, LoadedModel, load
 from .states import ModelState, Recorder, StateBlock, StateLayout, refusals
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..models.sizes import Sizes
-from ..tokenization.tokens import TokenRange
+from ..tokenization.token_range import TokenRange
 from .arrays import copied, positions, sliced
 from .kv import PlainKV, QuantisedKV
 from .recurrent import RecurrentState

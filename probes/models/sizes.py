@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..tokenization.tokens import TokenRange
+    from ..tokenization.token_range import TokenRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,22 +56,6 @@ class Encoded:
     indices: Positions
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRange:
-    """Consecutive tokens of a prompt whose state a cache wants.
-
-    Attributes:
-        start: position of the first token, counted from 0.
-        end: position after the last one.
-        snapshot: whether a later prompt is to resume at `end`, so that layers which cannot be trimmed have to
-            be copied when the prefill is there.
-    """
-
-    start: int
-    end: int
-    snapshot: bool = False
-
-
 @runtime_checkable
 class ResumableTokenizer(Tokenizer, Protocol):
     """A tokenizer that knows where a text may be cut without changing its ids.

@@ -121,6 +121,7 @@ def test_an_interrupt_ends_the_processes() -> None:
     code = (
         "import os, signal\n"
         "from tplaudit.probes.process_pool import parallel_map\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
         "with parallel_map(eval, ['1', \"__import__('time').sleep(600)\"], 1) as results:\n"
         "    next(results)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"

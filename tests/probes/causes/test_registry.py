@@ -37,7 +37,7 @@ def test_two_faults_are_named_in_order(conversation: tuple[Messages, Messages], 
 
 
 @settings(max_examples=20, deadline=None)
-@given(conversation=conversations())
+@given(conversation=conversations(shortest=4))
 def test_a_volatile_line_behind_a_hoist(conversation: tuple[Messages, Messages]) -> None:
     first, second = conversation
     at = len(first)

@@ -17,7 +17,8 @@ from tplaudit.probes.engine.mlx_model import LoadedModel
 from tplaudit.probes.engine.states import ModelState, leaves, refusals
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.state_size import state_size
-from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
+from tplaudit.probes.tokenization.token_range import TokenRange
+from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
 TINY = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))
 CONFIGS, KINDS, build = TINY["CONFIGS"], TINY["KINDS"], TINY["build"]

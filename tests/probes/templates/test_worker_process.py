@@ -463,6 +463,7 @@ def test_an_interrupt_leaves_everything_usable() -> None:
     """It comes when the worker is busy, however long that takes."""
     slow = ChatTemplate({"default": SLOW}, source="slow", limits=Limits(seconds=60.0))
     other = ChatTemplate({"default": "fine"}, source="other")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
     renderer.start()
     worker = renderer.pid
     assert worker is not None
@@ -479,6 +480,7 @@ def test_an_interrupt_leaves_everything_usable() -> None:
     with pytest.raises(KeyboardInterrupt):
         slow.render(MESSAGES)
     thread.join()
+    signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
     assert other.render(MESSAGES) == "fine"

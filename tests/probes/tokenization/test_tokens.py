@@ -191,10 +191,10 @@ def test_only_what_follows_the_last_safe_cut_is_encoded_again(tokenizer: Backend
     ("backend", "reason"),
     [
         (lambda: byte_level([special("<|im_end|>", single_word=True)]), "counts only as a word of its own"),
-        (lambda: byte_level([]), "no added token before which a text may be cut"),
+        (lambda: byte_level([]), "no added token before which a text may be split"),
         (
             lambda: byte_level([AddedToken("<|im_end|>", normalized=True)], normalizers.Lowercase()),
-            "no added token before which a text may be cut",
+            "no added token before which a text may be split",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.mlx_lm import ENTRY_KINDS, MlxLmCache, segments
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.tokenization.tokens import TokenRange
+from tplaudit.probes.tokenization.token_range import TokenRange
 
 
 @dataclass

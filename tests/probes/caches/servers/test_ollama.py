@@ -5,7 +5,7 @@ from __future__ import annotations
 from token_ids import HYBRID, array
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.ollama import OllamaCache
-from tplaudit.probes.tokenization.tokens import TokenRange
+from tplaudit.probes.tokenization.token_range import TokenRange
 
 
 def test_ollamas_snapshots(turn):

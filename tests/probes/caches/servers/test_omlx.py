@@ -16,7 +16,8 @@ from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.omlx import block_size
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
-from tplaudit.probes.tokenization.tokens import TokenRange, common_prefix_ids
+from tplaudit.probes.tokenization.token_range import TokenRange
+from tplaudit.probes.tokenization.tokens import common_prefix_ids
 
 
 def turn(cache, tokens, marks=None):
