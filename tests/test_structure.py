@@ -211,7 +211,8 @@ ELSEWHERE: dict[str, str] = {
     "Values, and what is read off them: every test of their rooms makes them.": (
         "probes/attribution/prompt probes/causes/base probes/cost/cost_report probes/models/sizes "
         "probes/models/template_info probes/policies/base probes/replay/prefill_price "
-        "probes/replay/replay_report probes/thinking/report probes/tokenization/token_range probes/transcripts/api "
+        "probes/replay/replay_report probes/thinking/report probes/tokenization/token_range "
+        "probes/transcripts/api "
         "probes/transcripts/base"
     ),
     "What each member of a family fills in: the tests of the registries go through all members.": (
