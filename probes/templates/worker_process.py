@@ -79,7 +79,10 @@ class WorkerProcess:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
-        shared = _shared_page()
+        page = _shared_page()
+        # Where a standard stream is closed, its number is free, and the worker's own stream would take it.
+        shared = fcntl.fcntl(page, fcntl.F_DUPFD_CLOEXEC, 3)
+        os.close(page)
         try:
             self._progress = mmap.mmap(shared, mmap.PAGESIZE)
             self._process = subprocess.Popen(
