@@ -58,7 +58,7 @@ def _owner(prompt: Prompt, offset: int) -> Owner:
     """Find an owner: where that fails, it costs the owner and no number."""
     try:
         return prompt.owner(offset)
-    except Exception:
+    except Exception:  # what fails in an explanation never costs a number
         return UNKNOWN_OWNER
 
 
