@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+_FIRST_STEP = 4096
+
 
 def written(value: Any) -> str:
     """Write the value of a chat-template kwarg as `--kwargs` takes it: a text as it is, all else as JSON."""
@@ -19,11 +21,15 @@ def settings_text(values: Mapping[str, Any], joint: str = ", ") -> str:
 
 def common_prefix(a: str, b: str) -> int:
     """Return how many leading characters two texts share."""
-    high = min(len(a), len(b))
-    if a[:high] == b[:high]:
-        return high
-    low = 0  # a[:low] == b[:low] and a[:high] != b[:high]; slices compare at memory speed, characters do not
-    while high - low > 1:
+    low, high, step = 0, min(len(a), len(b)), _FIRST_STEP
+    # Slices compare at memory speed, characters do not; in growing steps, since many texts differ early.
+    while low < high:
+        end = min(high, low + step)
+        if a[low:end] != b[low:end]:
+            high = end
+            break
+        low, step = end, step * 4
+    while high - low > 1:  # a[:low] == b[:low] and a[:high] != b[:high]
         middle = (low + high) // 2
         if a[low:middle] == b[low:middle]:
             low = middle

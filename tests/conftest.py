@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
 import pytest
+
+# How long an example takes says more about what else the machine does than about the code.
+hypothesis.settings.register_profile("tplaudit", deadline=None)
+hypothesis.settings.load_profile("tplaudit")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,7 +9,7 @@ candidates take about `log2(n)` renders. See docs/attribution.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -85,7 +85,9 @@ def owner_at(
         raise RenderError("ValueError", "the template does not render the same prompt twice") from error
     # A prompt that continues the final message is cut in the middle of what the template writes.
     chunk = replace(chunk, end=min(chunk.end, len(prompt)))
-    found = _text_at(_PerturbedRender(template, rendered, prompt, chunk, profile), offset)
+    found = None
+    if not chunk.literal:
+        found = _text_at(_PerturbedRender(template, rendered, prompt, chunk, profile), offset)
     if isinstance(found, _Tools):
         return Owner("tools", line=chunk.line)
     if found is not None:
@@ -107,29 +109,43 @@ def _text_at(trial: _PerturbedRender, offset: int) -> Candidate | None:
     """Find the text that a character belongs to, or None where its chunk holds no text of the request."""
     rendered, chunk = trial.rendered, trial.chunk
     texts = [text for index, message in enumerate(rendered.messages) for text in texts_of(message, index)]
-    everything: list[Candidate] = [*texts, *([_Tools()] if rendered.tools else [])]
+    tools: list[Candidate] = [_Tools()] if rendered.tools else []
+    written = trial.prompt[chunk.start : chunk.end]
+    likely: list[Candidate] = [
+        text
+        for text in texts
+        if text.rendered_index in chunk.messages
+        or occurs_in(rendered.messages[text.rendered_index], text, written)
+    ]
+    if chunk.tools or any(name in written for name in _names(rendered)):
+        likely += tools
+    everything: list[Candidate] = [*texts, *tools]
+    # What is likely is altered first: altering everything costs as much as the whole conversation.
+    if found := _owner_among(trial.codes(likely), offset):
+        return found
     if trial.changed([everything]) == [[]]:
         return None
-    written = trial.prompt[chunk.start : chunk.end]
-    likely = [
-        candidate
-        for candidate in everything
-        if isinstance(candidate, _Tools)
-        or candidate.rendered_index in chunk.messages
-        or occurs_in(rendered.messages[candidate.rendered_index], candidate, written)
-    ]
-    attempts: tuple[Callable[[], dict[int, Candidate]], ...] = (
-        lambda: trial.codes(likely),
-        lambda: trial.codes(everything),
-        lambda: trial.codes_one_by_one(likely[:16]),
+    return _owner_among(trial.codes(everything), offset) or _owner_among(
+        trial.codes_one_by_one(likely[:16]), offset
     )
-    for attempt in attempts:
-        codes = attempt()
-        if codes:
-            # Joining characters belong to the text after them, a tail to the text before.
-            after = min((position for position in codes if position >= offset), default=None)
-            return codes[max(codes) if after is None else after]
-    return None
+
+
+def _owner_among(codes: Mapping[int, Candidate], offset: int) -> Candidate | None:
+    """Return who owns a character, or the next one that is owned."""
+    if not codes:
+        return None
+    # Joining characters belong to the text after them, a tail to the text before.
+    after = min((position for position in codes if position >= offset), default=None)
+    return codes[max(codes) if after is None else after]
+
+
+def _names(request: Request) -> Iterator[str]:
+    """Yield the names of a request's tools."""
+    for tool in request.tools or ():
+        function = tool.get("function", tool)
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if isinstance(name, str) and name:
+            yield name
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ _STEERING = frozenset(
     url video""".split()
 )
 _MARKUP = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z_]+\]|\\u[0-9a-fA-F]{4}|\\.|https?://")
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?')
 _SHIFT = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
@@ -179,9 +180,12 @@ def _shift(text: str) -> str:
     shifted = text.translate(_SHIFT)
     if shifted.isascii():
         return shifted
-    return "".join(
-        ("ж" if char != "ж" else "з") if char.isalpha() and not char.isascii() else char for char in shifted
-    )
+    return _FOREIGN.sub(_foreign, shifted)
+
+
+def _foreign(match: re.Match[str]) -> str:
+    char = match.group()
+    return ("ж" if char != "ж" else "з") if char.isalpha() else char
 
 
 def _alter_arguments(text: str) -> str:

@@ -38,12 +38,16 @@ def neighbour(shared: Shared, prompt: TokenSequence) -> tuple[SequenceEntry | No
     """
     before: tuple[SequenceEntry | None, int] = (None, 0)
     after: tuple[SequenceEntry | None, int] = (None, 0)
+    # On either side, what shares more with the prompt stands nearer to it.
     for entry, common in shared:
-        if entry.ids.before(prompt):
-            if before[0] is None or before[0].ids.before(entry.ids):
+        if entry.ids.before(prompt, common):
+            best = before[0]
+            if best is None or common > before[1] or (common == before[1] and best.ids.before(entry.ids)):
                 before = entry, common
-        elif after[0] is None or entry.ids.before(after[0].ids):
-            after = entry, common
+        else:
+            best = after[0]
+            if best is None or common > after[1] or (common == after[1] and entry.ids.before(best.ids)):
+                after = entry, common
     equal = after[0] is not None and after[0].length == after[1] == prompt.length
-    best = after if after[1] > before[1] and not equal else before
-    return best if best[1] else (None, 0)
+    nearest = after if after[1] > before[1] and not equal else before
+    return nearest if nearest[1] else (None, 0)

@@ -186,8 +186,6 @@ class SequenceCache:
         if payloads is not None and len(payloads) != len(spans):
             raise ValueError(f"{len(payloads)} payloads for {len(spans)} spans")
         sequence = TokenSequence.of(ids)
-        closest = max(self._entries, key=lambda entry: entry.ids.common(sequence), default=None)
-        sequence = TokenSequence.of(ids, closest.ids if closest else None)
         taken = trim(match.blocks, match.reused)
         if not taken and match.reused:
             raise ValueError(f"{match.reused} tokens were taken over, but no block holds them")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -12,56 +14,79 @@ from ..tokenization.tokens import common_prefix_ids
 if TYPE_CHECKING:
     from ..tokenization.tokens import Ids
 
-_CHUNK = 1024
+_CHUNK = 512
+
+
+class _Chunk:
+    """So many ids behind a beginning. There is one object for each beginning, so that `is` compares all."""
+
+    __slots__ = ("__weakref__", "before", "ids")
+
+    def __init__(self, before: _Chunk | None, ids: bytes) -> None:
+        self.before = before
+        self.ids = ids
+
+
+_CHUNKS: WeakValueDictionary[tuple[_Chunk | None, bytes], _Chunk] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenSequence:
-    """Token ids as bytes, which compare at once; those made `like` one another share equal chunks.
+    """Token ids; sequences share the chunks with which they begin alike.
 
     Attributes:
-        chunks: the ids as int32, 1024 in each but the last, which has fewer or is missing.
+        chunks: the ids, as many in each as a chunk has.
+        rest: the ids behind them as bytes of int32, fewer than a chunk has.
         length: number of ids.
     """
 
-    chunks: tuple[bytes, ...]
+    chunks: tuple[_Chunk, ...]
+    rest: bytes
     length: int
 
     @classmethod
-    def of(cls, ids: Ids, like: TokenSequence | None = None) -> TokenSequence:
-        """Return the sequence of `ids`, shape `(n,)`, with the chunks of `like` where they are equal."""
-        known = like.chunks if like else ()
-        chunks = [ids[at : at + _CHUNK].astype(np.int32).tobytes() for at in range(0, len(ids), _CHUNK)]
-        for number, (old, new) in enumerate(zip(known, chunks, strict=False)):
-            if old == new:
-                chunks[number] = old
-        return cls(tuple(chunks), len(ids))
+    def of(cls, ids: Ids) -> TokenSequence:
+        """Return the sequence of `ids`, shape `(n,)`."""
+        chunks: list[_Chunk] = []
+        before = None
+        for at in range(0, len(ids) - _CHUNK + 1, _CHUNK):
+            key = before, ids[at : at + _CHUNK].astype(np.int32).tobytes()
+            chunk = _CHUNKS.get(key)
+            if chunk is None:
+                chunk = _CHUNKS[key] = _Chunk(*key)
+            chunks.append(chunk)
+            before = chunk
+        rest = ids[len(chunks) * _CHUNK :].astype(np.int32).tobytes()
+        return cls(tuple(chunks), rest, len(ids))
 
     def common(self, other: TokenSequence) -> int:
         """Return the length of the longest common prefix."""
-        for number, (mine, theirs) in enumerate(zip(self.chunks, other.chunks, strict=False)):
-            if mine != theirs:
-                return number * _CHUNK + common_prefix_ids(_ids(mine), _ids(theirs))
-        return min(self.length, other.length)
+        mine, theirs = self.chunks, other.chunks
+        most = min(len(mine), len(theirs))
+        alike = most
+        if most and mine[most - 1] is not theirs[most - 1]:
+            alike = bisect_left(range(most), True, key=lambda at: mine[at] is not theirs[at])
+        return alike * _CHUNK + common_prefix_ids(self._ids(alike), other._ids(alike))
 
     def prefix(self, length: int) -> TokenSequence:
         """Return the first `length` ids, sharing memory."""
         whole, rest = divmod(length, _CHUNK)
-        chunks = self.chunks[:whole]
-        if rest:
-            chunks = (*chunks, _ids(self.chunks[whole])[:rest].tobytes())
-        return TokenSequence(chunks, length)
+        return TokenSequence(self.chunks[:whole], self._ids(whole)[:rest].tobytes(), length)
 
     def __getitem__(self, at: int) -> int:
-        return int(_ids(self.chunks[at // _CHUNK])[at % _CHUNK])
+        return int(self._ids(at // _CHUNK)[at % _CHUNK])
 
-    def before(self, other: TokenSequence) -> bool:
-        """Tell whether it sorts before another, as tuples of numbers do."""
-        same = self.common(other)
+    def before(self, other: TokenSequence, common: int | None = None) -> bool:
+        """Tell whether it sorts before another, as tuples of numbers do.
+
+        Args:
+            other: the other.
+            common: the length of their longest common prefix, where it is known.
+        """
+        same = self.common(other) if common is None else common
         if same == min(self.length, other.length):
             return self.length < other.length
         return self[same] < other[same]
 
-
-def _ids(chunk: bytes) -> Ids:
-    return np.frombuffer(chunk, np.int32)
+    def _ids(self, chunk: int) -> Ids:
+        return np.frombuffer(self.chunks[chunk].ids if chunk < len(self.chunks) else self.rest, np.int32)

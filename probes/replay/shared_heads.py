@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from ..attribution.prompt import Prompt
 from ..attribution.text_spans import find_texts
-from ..causes.changes import as_written
-from ..conversation import SYSTEM_ROLES, Request
+from ..conversation import SYSTEM_ROLES, Request, written_alike
 from ..findings import RULES
 from ..transcripts.grouping.message_keys import nearly_equal, texts_of
 from .replay_report import PolicyReport, ReplayFinding
@@ -91,7 +90,7 @@ def _counted(conversations: int) -> str:
 
 def _whose(one: Request, other: Request) -> str | None:
     """Return who makes two requests' prompts differ at their heads; None where they have other heads."""
-    if as_written(one.tools) != as_written(other.tools):
+    if not written_alike(one.tools, other.tools):
         return None
     first, second = _system(one), _system(other)
     if not (first or one.tools):

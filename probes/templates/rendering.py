@@ -121,6 +121,7 @@ class Chunk:
         messages: indices of the messages that the template's local variables held, innermost scope last.
         tools: whether a local variable held a tool of the tool list.
         line: line of the template source, counted from 1, or None.
+        literal: whether it stands in the template's source as it is, so that no message's text is in it.
     """
 
     start: int
@@ -128,3 +129,4 @@ class Chunk:
     messages: tuple[int, ...]
     tools: bool
     line: int | None
+    literal: bool = False

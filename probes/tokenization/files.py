@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import InputError
 from ..extras import INSTALL, has_transformers
 from .model_directory import OnlyTransformersError, load_model_directory
-from .tokens import CharacterTokenizer, Encoded, Ids, Tokenizer
+from .tokens import CharacterTokenizer, Encoded, Ids, Positions, Tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -67,6 +67,7 @@ class BackendTokenizer:
         added = [token for token in state["added_tokens"] if token["content"]]
         self._places = _places(added, state["normalizer"])
         self._place_ids = np.array(sorted(self._places), dtype=np.int32)
+        self._pattern = _pattern(added, self._places)
         self.reach = max((len(token["content"]) for token in added), default=0)
         self.whole_text_reason = _whole_text_reason(backend, added, self._places)
 
@@ -80,8 +81,11 @@ class BackendTokenizer:
 
     def encode_resumable(self, text: str) -> Encoded:
         """Return the ids of the whole text and the added tokens before which it may be cut."""
+        ids = self.encode(text)
+        starts = self._searched(text, ids)
+        if starts is not None:
+            return Encoded(ids, starts, np.flatnonzero(np.isin(ids, self._place_ids)))
         encoding = self._guarded(text, lambda: self._backend.encode(text, add_special_tokens=False))
-        ids = np.array(encoding.ids, dtype=np.int32)
         starts, indices = [], []
         for index in np.flatnonzero(np.isin(ids, self._place_ids)).tolist():
             span = encoding.token_to_chars(index)
@@ -91,6 +95,19 @@ class BackendTokenizer:
                 starts.append(span[0])
                 indices.append(index)
         return Encoded(ids, np.array(starts, dtype=np.int64), np.array(indices, dtype=np.int64))
+
+    def _searched(self, text: str, ids: Ids) -> Positions | None:
+        """Return where the added tokens start; None where searching the text does not find just those.
+
+        Half as long as asking the tokenizer for offsets.
+        """
+        if self._pattern is None:
+            return None
+        found = list(self._pattern.finditer(text))
+        expected = [self._places[each] for each in ids[np.isin(ids, self._place_ids)].tolist()]
+        if [each.group() for each in found] != expected:
+            return None
+        return np.array([each.start() for each in found], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Return text for people, special tokens included."""
@@ -287,6 +304,18 @@ def _places(added: list[dict[str, Any]], normalizer: Mapping[str, Any] | None) -
     """Return id and text of the added tokens before which a text may be cut (see BackendTokenizer)."""
     raw = _is_identity(normalizer) and not any(token["lstrip"] or token["rstrip"] for token in added)
     return {token["id"]: token["content"] for token in added if raw or not token["normalized"]}
+
+
+def _pattern(added: list[dict[str, Any]], places: Mapping[int, str]) -> re.Pattern[str] | None:
+    """Return what finds added tokens as a tokenizer does: leftmost first, the longest among equals.
+
+    None where it would not: tokens that take white space before them begin earlier than their text, and
+    those with `normalized` are searched when the others have been found.
+    """
+    alike = {token["normalized"] for token in added if token["id"] in places}
+    if len(alike) != 1 or any(token["lstrip"] for token in added):
+        return None
+    return re.compile("|".join(map(re.escape, sorted(places.values(), key=len, reverse=True))))
 
 
 def _is_identity(normalizer: Mapping[str, Any] | None) -> bool:

@@ -16,6 +16,9 @@ from ..text import common_prefix
 Ids: TypeAlias = npt.NDArray[np.int32]
 Positions: TypeAlias = npt.NDArray[np.int64]
 
+#: Cuts at the end of a remembered text that a prompt may lack which takes its place: those of the generation
+#: prompt, and of the message before it.
+_MOST_REPLACED = 2
 _REMEMBERED = 8  # texts: an encoder that serves interleaved conversations still finds the right one
 
 
@@ -206,14 +209,18 @@ class IncrementalEncoder:
 
     def _resume(self, tokenizer: ResumableTokenizer, text: str) -> Encoded | None:
         """Encode from the last safe cut; None where the tokenizer breaks its promise."""
-        best, shared = None, -1
+        closest, shared = None, -1
         for earlier in self._remembered:
             length = common_prefix(earlier.text, text)
             if length >= shared:
-                best, shared = earlier.encoded, length
-        kept = 0
+                closest, shared = earlier, length
+        best, kept = closest and closest.encoded, 0
         if best is not None:
             kept = int(np.searchsorted(best.starts, shared - tokenizer.reach, side="right"))
+            if len(best.starts) - kept <= _MOST_REPLACED:  # the same conversation goes on
+                self._remembered = deque(
+                    (each for each in self._remembered if each is not closest), maxlen=_REMEMBERED
+                )
         if best is None or not kept:
             self._last_is_checked = True  # encoded whole: there is nothing to compare
             return tokenizer.encode_resumable(text)

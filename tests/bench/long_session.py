@@ -101,7 +101,7 @@ def _called(name: str, made: random.Random) -> tuple[dict[str, Any], str]:
     file = _file(made)
     if name == "read_file":
         first = 1 + 40 * made.randint(0, 6)
-        body = "\n".join(_function(made) for _ in range(made.randint(1, 3)))
+        body = "\n".join(function(made) for _ in range(made.randint(1, 3)))
         numbered = (f"{number:4} {line}" for number, line in enumerate(body.splitlines(), first))
         return {"path": file, "first_line": first}, "\n".join(numbered)
     if name == "search":
@@ -115,7 +115,8 @@ def _called(name: str, made: random.Random) -> tuple[dict[str, Any], str]:
     return {"path": file, "old": old, "new": new}, f"{file}: one place changed\n-{old}\n+{new}"
 
 
-def _function(made: random.Random) -> str:
+def function(made: random.Random) -> str:
+    """Return a function as a file of the session has it."""
     noun = made.choice(_NOUNS)
     body = "\n".join(f"    {_statement(made, noun)}" for _ in range(made.randint(3, 6)))
     return (

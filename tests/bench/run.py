@@ -28,6 +28,7 @@ from pathlib import Path
 import long_replay
 import prediction
 import prefix_cache
+import recording_speed
 import replay_speed
 import tokenise
 
@@ -166,6 +167,34 @@ def replaying() -> Iterator[Row]:
         )
 
 
+def recordings() -> Iterator[Row]:
+    """Compare a replay of a recording with sub-agents with rendering and encoding each of its requests."""
+    large = os.environ.get("TPLAUDIT_BENCH_TOKENIZER") or qwen3()
+    bounds = [(None, "the bundled tokenizer", 0.6, 1.0), (large, "Qwen3's tokenizer", 0.25, 0.5)]
+    for directory, tokenizer, most, most_with_causes in bounds if large else bounds[:1]:
+        done = recording_speed.run(directory and str(directory))
+        remark = (
+            f"{done['requests']} requests of {done['prompt_tokens'] / 1e6:.1f} million prompt tokens, "
+            f"{tokenizer}, under {done['policy']}; CPU time of all processes, start left out; the "
+            f"alternative is measured on every {recording_speed.SAMPLE_EVERY}th request; both processes "
+            f"together held at most {done['peak_bytes'] / 1e6:.0f} MB"
+        )
+        for name, seconds, share, bound in (
+            ("without causes", "replay_seconds", "share", most),
+            ("with causes", "replay_seconds_with_causes", "share_with_causes", most_with_causes),
+        ):
+            yield Row(
+                f"replaying a recording with sub-agents, {name}",
+                "rendering each request with transformers and encoding it with `Tokenizer.encode`",
+                done[seconds],
+                done["naive_seconds"],
+                f"{done[share]:.0%} of the time",
+                f"at most {bound:.0%}, in less than 500 MB",
+                done[share] <= bound and done["peak_bytes"] < 500e6,
+                remark,
+            )
+
+
 def predicting() -> Iterator[Row]:
     """Compare seconds that a calibration predicts with those that the model then takes."""
     for model in MODELS:
@@ -236,6 +265,7 @@ BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (
     predicting,
     tokenising,
     replaying,
+    recordings,
     long_sessions,
 )
 

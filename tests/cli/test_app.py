@@ -84,8 +84,8 @@ def test_a_long_error_text_is_cut(tmp_path: Path, tplaudit) -> None:
     [
         (["replay", CHAT, "--cache-bytes", "9" * 400], "no cache is that large"),
         (["replay", CHAT, "--kwargs", "x=" + "[" * 100_000], "nested too deeply"),
-        (["replay", CHAT, "--kwargs", "x=[NaN]"], "no JSON"),
-        (["render", CHAT, "--kwargs", "x=1e999"], "no JSON"),
+        (["replay", CHAT, "--kwargs", "x=[NaN]"], "not JSON"),
+        (["render", CHAT, "--kwargs", "x=1e999"], "not JSON"),
         (["replay", CHAT, "-p", "all", "-p", "nope"], "no policy 'nope'"),
         (["replay", "-", "--model", "-"], "only one of them can be stdin"),
         (["render", "-", "--template", "-"], "only one of them can be stdin"),

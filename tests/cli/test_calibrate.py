@@ -239,7 +239,7 @@ def test_little_time_for_a_replay(tplaudit, tmp_path):
         (("--prefill-rate", "inf"), "--prefill-rate: inf is not a finite number"),
         (("--prefill-rate", "1e400"), "--prefill-rate: inf is not a finite number"),
         (("--max-minutes", "nan"), "--max-minutes"),
-        (("--kv-group-size", "33"), "--kv-group-size: mlx quantises no groups of 33"),
+        (("--kv-group-size", "33"), "--kv-group-size: mlx cannot quantise groups of 33"),
     ],
 )
 def test_numbers_that_are_none(tplaudit, option, said):
@@ -281,10 +281,11 @@ def test_quantised_state(tplaudit):
 
 
 def test_an_hour_of_the_session(tplaudit, tmp_path):
-    """Two requests half an hour apart, of which the second begins anew."""
+    """Three requests within half an hour, of which the last changes the system prompt."""
+    question = {"role": "user", "content": "a b " * 40}
     lines = [
-        {"timestamp": stamp, "messages": [{"role": "user", "content": text * 40}]}
-        for stamp, text in (("2026-11-30T10:00:00Z", "a b "), (1764498600000, "a b "), (1764498600, "c d "))
+        {"timestamp": stamp, "messages": [{"role": "system", "content": f"At {hour}."}, question]}
+        for stamp, hour in (("2026-11-30T10:00:00Z", 10), (1764498600000, 10), (1764498600, 11))
     ]
     lines[1]["timestamp"] = "2026-11-30T10:30:00+00:00"
     lines[2]["timestamp"] = 1796034600  # 2026-11-30T10:30:00Z

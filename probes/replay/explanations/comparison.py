@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...attribution.ownership import Owner
@@ -18,6 +18,7 @@ class Comparison:
 
     earlier: Prompt
     later: Prompt
+    _owners: dict[int, Owner] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def chars(self) -> int:
@@ -39,7 +40,7 @@ class Comparison:
         """Whether the earlier prompt without its generation prompt is a prefix of the later one."""
         return self.later.text.startswith(self.earlier.body)
 
-    @cached_property
+    @property
     def owner(self) -> Owner:
         """The owner of the first differing character of the later prompt; `unknown` where none is found."""
         return self.owner_at(self.chars)
@@ -51,7 +52,10 @@ class Comparison:
 
     def owner_at(self, offset: int) -> Owner:
         """Return the owner of a character of the later prompt; `unknown` where none is found."""
-        return _owner(self.later, offset)
+        offset = min(offset, len(self.later.text) - 1)
+        if offset not in self._owners:
+            self._owners[offset] = _owner(self.later, offset)
+        return self._owners[offset]
 
 
 def _owner(prompt: Prompt, offset: int) -> Owner:

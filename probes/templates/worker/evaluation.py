@@ -172,7 +172,8 @@ def chunk_at(template: Template, conversation: Conversation, offset: int) -> tup
                 frame = _innermost_frame(chunks)
                 bound = list(_bindings(frame, ids)) if frame else []
                 messages = tuple(key for key in bound if key >= 0)
-                return start, end, messages, any(key < 0 for key in bound), _line(template, chunks)
+                tools = any(key < 0 for key in bound)
+                return start, end, messages, tools, _line(template, chunks), _is_literal(chunk, frame)
             start = end
     return ()
 
@@ -264,6 +265,14 @@ def _innermost_frame(generator: Any) -> FrameType | None:
         generator = generator.gi_yieldfrom
     frame: FrameType | None = generator.gi_frame
     return frame
+
+
+def _is_literal(chunk: str, frame: FrameType | None) -> bool:
+    """Tell whether a chunk is a literal of the template's code: the very object, not one that is equal.
+
+    Python has one object for each text of one character, so nothing is said of those.
+    """
+    return frame is not None and len(chunk) > 1 and any(chunk is each for each in frame.f_code.co_consts)
 
 
 def _bindings(frame: FrameType, ids: Mapping[int, int]) -> Iterator[int]:

@@ -18,7 +18,7 @@ def test_sequences_share_chunks_and_compare_like_tuples(tail, first, second, cut
     one = array([0] * first + [1])
     other = array([0] * second + tail)
     a = TokenSequence.of(one)
-    b = TokenSequence.of(other, a)
+    b = TokenSequence.of(other)
     same = sum(mine is theirs for mine, theirs in zip(a.chunks, b.chunks, strict=False))
     shared = common_prefix_ids(one, other)
     assert same >= shared // 1024

@@ -146,7 +146,8 @@ def servers_of(node: ast.AST) -> set[str]:
 def _own_family(path: str, name: str) -> bool:
     """Tell whether a string in a module of a server names a policy of that module."""
     module = sys.modules.get("tplaudit." + path.removesuffix(".py").replace("/", "."))
-    return name in {kind.name for kind in getattr(module, "KINDS", ())}
+    kinds = getattr(module, "KINDS", ())
+    return name in {kind.name for kind in kinds if isinstance(kind, PolicyKind)}
 
 
 def strings(source: str) -> Iterator[str]:

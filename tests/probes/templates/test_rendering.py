@@ -180,6 +180,17 @@ def test_chunks_cover_the_prompt_and_name_the_message_and_line() -> None:
     assert len(chunks(ours, asked)) > 20
 
 
+def test_what_the_template_writes_by_itself_is_literal() -> None:
+    ours = template("{% for each in messages %}<|{{ each.role }}|>{{ each.content }}{{ 'end' }};{% endfor %}")
+    texts = [("user", "end"), ("user", ";"), ("assistant", "<|")]
+    asked = Request(
+        tuple(Message({"role": role, "content": text}, at) for at, (role, text) in enumerate(texts))
+    )
+    prompt = ours.render_request(asked)
+    literal = [prompt[each.start : each.end] for each in chunks(ours, asked) if each.literal]
+    assert literal == ["<|", "|>", "end;"] * 3
+
+
 def test_a_chunk_without_generation_prompt_and_in_another_profile() -> None:
     ours = template(
         "{% for m in messages %}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}>{% endif %}"

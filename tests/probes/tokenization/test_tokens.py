@@ -174,6 +174,43 @@ def test_interleaved_conversations_are_each_resumed(texts: list[str]) -> None:
     assert all(len(text) < 100 for text in spy.resumed[3::2])
 
 
+@settings(max_examples=100, deadline=None)
+@given(texts=conversations())
+def test_searching_finds_the_added_tokens_where_offsets_tell(
+    tokenizer: BackendTokenizer, texts: list[str]
+) -> None:
+    asking = BackendTokenizer(tokenizer._backend, "by offsets")
+    asking._pattern = None
+    for text in texts:
+        found, told = tokenizer.encode_resumable(text), asking.encode_resumable(text)
+        for name in ("ids", "starts", "indices"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(told, name))
+
+
+def test_usual_prompts_are_searched() -> None:
+    tokenizer = BackendTokenizer(byte_level(chatml()), "searched")
+    text = "<|im_start|>user\nWhat?<|im_end|>\n" * 3
+    assert tokenizer._searched(text, tokenizer.encode(text)) is not None
+    # What is one token as a whole holds no other.
+    overlapping = BackendTokenizer(TOKENIZERS["overlapping"](), "overlapping")
+    assert len(overlapping.encode_resumable("<|im_start|>user<|im_start|>x").starts) == 2
+
+
+def test_a_conversation_takes_the_place_of_what_it_goes_on_from() -> None:
+    """Eight conversations side by side are each resumed, however long each of them gets."""
+    spy = Spy(BackendTokenizer(byte_level(chatml()), "spy"))
+    encoder = IncrementalEncoder(spy, check_every=0)
+    opening = "<|im_start|>system\nThe tools of everyone.<|im_end|>\n" * 5
+    texts = [f"{opening}<|im_start|>user\nTask {number}.<|im_end|>\n" * 5 for number in range(8)]
+    for _ in range(6):
+        for number, text in enumerate(texts):
+            texts[number] = (
+                f"{text}<|im_start|>assistant\nDone.<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n"
+            )
+            encoder.encode(f"{texts[number]}<|im_start|>assistant\n")
+    assert max(map(len, spy.resumed[8:])) < 200
+
+
 def test_only_what_follows_the_last_safe_cut_is_encoded_again(tokenizer: BackendTokenizer) -> None:
     spy = Spy(tokenizer)
     encoder = IncrementalEncoder(spy, check_every=0)
