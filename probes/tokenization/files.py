@@ -82,9 +82,9 @@ class BackendTokenizer:
     def encode_resumable(self, text: str) -> Encoded:
         """Return the ids of the whole text and the added tokens before which it may be cut."""
         ids = self.encode(text)
-        starts = self._searched(text, ids)
-        if starts is not None:
-            return Encoded(ids, starts, np.flatnonzero(np.isin(ids, self._place_ids)))
+        searched = self._searched(text, ids)
+        if searched is not None:
+            return Encoded(ids, searched, np.flatnonzero(np.isin(ids, self._place_ids)))
         encoding = self._guarded(text, lambda: self._backend.encode(text, add_special_tokens=False))
         starts, indices = [], []
         for index in np.flatnonzero(np.isin(ids, self._place_ids)).tolist():

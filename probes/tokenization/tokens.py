@@ -214,7 +214,7 @@ class IncrementalEncoder:
             length = common_prefix(earlier.text, text)
             if length >= shared:
                 closest, shared = earlier, length
-        best, kept = closest and closest.encoded, 0
+        best, kept = closest.encoded if closest else None, 0
         if best is not None:
             kept = int(np.searchsorted(best.starts, shared - tokenizer.reach, side="right"))
             if len(best.starts) - kept <= _MOST_REPLACED:  # the same conversation goes on
