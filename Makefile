@@ -24,6 +24,10 @@ TYPECHECK := .cache/typecheck
 LIGHT := .cache/light
 SESSION := fixtures/transcripts/claude-code.jsonl
 
+# Bytecode is kept, whatever the environment says: tests start hundreds of processes of tplaudit, and each would
+# compile all of it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow test-light lint typecheck bench docs clean
 
 demo: $(INSTALLED)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -17,6 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from command_processes import run_command
 from tplaudit import fixtures
 from tplaudit.probes.cost import calibration
 from tplaudit.probes.cost.calibration import model_identity
@@ -118,8 +116,8 @@ def test_the_schema_refuses_another_document() -> None:
 
 
 def _replay(name: str, *options: str) -> Any:
-    command = [sys.executable, "-m", "tplaudit.cli.app", "replay", str(fixtures.transcript(name)), "--json"]
-    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, check=True)
+    done = run_command("replay", fixtures.transcript(name), "--json", *options, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
@@ -230,14 +228,8 @@ def _option_tables() -> dict[str, str]:
 
 @pytest.mark.parametrize("command", list(generate.commands()))
 def test_a_page_shows_every_option_that_help_shows(command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tplaudit.cli.app", command, "--help"],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_command(command, "--help", cwd=ROOT, environment={"NO_COLOR": "1", "COLUMNS": "200"})
+    assert (done.returncode, done.stderr) == (0, "")
     shown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", done.stdout)) - {"--help"}
     assert command in _option_tables(), f"no page has <!-- options: {command} -->"
     documented = set(re.findall(r"`(--[a-z-]+)`", _option_tables()[command]))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
+from command_processes import run_command
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -19,14 +18,6 @@ def tplaudit() -> Run:
     def run(
         *arguments: object, stdin: str = "", timeout: float = 40, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tplaudit.cli.app", *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, **environment},
-            check=False,
-        )
+        return run_command(*arguments, stdin=stdin, timeout=timeout, environment=environment)
 
     return run

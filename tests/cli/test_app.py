@@ -132,8 +132,8 @@ def test_ctrl_c_while_several_templates_are_probed(tmp_path: Path) -> None:
         (["calibrate", "--depth", "deep"], "invalid value for '--depth'"),
     ],
 )
-def test_wrong_arguments_are_one_line(arguments: list[str], said: str) -> None:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=40, check=False)
+def test_wrong_arguments_are_one_line(arguments: list[str], said: str, tplaudit) -> None:
+    done = tplaudit(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"tplaudit: {said}")
     assert done.stderr.count("\n") == 1

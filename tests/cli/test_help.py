@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from command_processes import run_command
 from tplaudit.cli.app import app
 from tplaudit.cli.examples import examples_of
 from tplaudit.cli.help import HelpCommand
@@ -36,14 +37,8 @@ def _metavars(command: str) -> list[str]:
 @functools.cache
 def _help(width: int, *arguments: str) -> str:
     """Return a help text, asked for once in a test process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tplaudit", *arguments, "--help"],
-        env={**os.environ, "COLUMNS": str(width), "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    done = run_command(*arguments, "--help", environment={"COLUMNS": str(width), "NO_COLOR": "1"})
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 

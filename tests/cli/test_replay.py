@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from command_processes import run_command
 from tplaudit.fixtures import template, transcript
 from tplaudit.probes.replay.replay_report import ReplayReport, to_json
 
@@ -37,12 +38,8 @@ def in_place() -> dict:
 
 
 def _run(*arguments: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-m", "tplaudit.cli.app", "replay", str(CLAUDE), "--json", *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_command("replay", CLAUDE, "--json", *arguments)
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
