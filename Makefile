@@ -43,7 +43,7 @@ demo: $(INSTALLED)
 	@$(VENV)/bin/tplaudit replay $(SESSION) --template fixtures/templates/in-place.jinja
 
 test: $(INSTALLED_DEV)
-	$(RUN) -m pytest -q -n $(WORKERS) -m "not slow"
+	$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-slow: $(INSTALLED_DEV)
 	$(RUN) -m pytest -q -m slow

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_processes import run_command
 from tplaudit.fixtures import DEFAULT_MODEL, template, transcript
 from tplaudit.probes.transcripts.reader import open_transcript
 
@@ -23,6 +24,23 @@ TOKENS = ("replay", CHAT, "--engine", "tokens", "-p", "note")
 @pytest.fixture
 def folder(tmp_path):
     return {"TPLAUDIT_CACHE_DIR": str(tmp_path / "cache")}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A small calibration, measured once: the folder of measurements `cache`, and the document `c.json`."""
+    made = tmp_path_factory.mktemp("measured")
+    environment = {"TPLAUDIT_CACHE_DIR": str(made / "cache")}
+    done = run_command(*SMALL, "--json", "--output", made / "c.json", environment=environment)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.fixture
+def calibrated(measured, folder, tmp_path):
+    """Variables of a folder with that calibration, which is `tmp_path / "cache"`."""
+    shutil.copytree(measured / "cache", tmp_path / "cache")
+    return folder
 
 
 def test_it_measures_once_and_replays_predict_from_it(tplaudit, folder, tmp_path):
@@ -132,31 +150,29 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(tplaudit):
     assert "set TPLAUDIT_CACHE_DIR to a folder that can be written" in done.stderr
 
 
-def test_the_output_is_not_written_over_the_measurements(tplaudit, folder, tmp_path):
+def test_the_output_is_not_written_over_the_measurements(tplaudit, calibrated, tmp_path):
     calibrations = tmp_path / "cache" / "calibrations"
-    assert tplaudit(*SMALL, "--json", "-o", tmp_path / "c.json", **folder).returncode == 0
     (file,) = calibrations.glob("*.json")
     before = file.read_text()
-    refused = tplaudit(*SMALL, "--again", "--output", file, **folder)
+    refused = tplaudit(*SMALL, "--again", "--output", file, **calibrated)
     assert refused.returncode == 2
     assert file.read_text() == before
     file.unlink()
-    refused = tplaudit(*SMALL, "--output", calibrations / ".." / "calibrations" / file.name, **folder)
+    refused = tplaudit(*SMALL, "--output", calibrations / ".." / "calibrations" / file.name, **calibrated)
     assert refused.returncode == 2
     assert "the measurements are kept there" in refused.stderr
     assert not file.exists()
 
 
-def test_what_was_measured_otherwise_is_replaced_and_the_rest_stands(tplaudit, folder, tmp_path):
-    assert tplaudit(*SMALL, **folder).returncode == 0
+def test_what_was_measured_otherwise_is_replaced_and_the_rest_stands(tplaudit, calibrated, tmp_path):
     (file,) = (tmp_path / "cache" / "calibrations").glob("*.json")
     document = json.loads(file.read_text())
-    stopped = tplaudit("calibrate", "--again", "--depth", "300000", "--max-minutes", "0.01", **folder)
+    stopped = tplaudit("calibrate", "--again", "--depth", "300000", "--max-minutes", "0.01", **calibrated)
     assert "tokens are left; their earlier measurements are kept" in stopped.stderr
     assert len(json.loads(file.read_text())["points"]) >= len(document["points"])
     for other in ({"versions": {"mlx": "0.1"}}, {"blas": "abacus"}):
         file.write_text(json.dumps(document | other))
-        done = tplaudit(*SMALL, "--repeats", "2", "--json", **folder)
+        done = tplaudit(*SMALL, "--repeats", "2", "--json", **calibrated)
         assert done.returncode == 0, done.stderr
         assert "is not what runs now, so it is replaced" in done.stderr
         measured = json.loads(done.stdout)
@@ -165,22 +181,20 @@ def test_what_was_measured_otherwise_is_replaced_and_the_rest_stands(tplaudit, f
         assert runs == {2}
 
 
-def test_a_broken_calibration_is_told_and_not_used(tplaudit, folder, tmp_path):
-    tplaudit(*SMALL, **folder)
+def test_a_broken_calibration_is_told_and_not_used(tplaudit, calibrated, tmp_path):
     (file,) = (tmp_path / "cache" / "calibrations").glob("*.json")
     file.write_text("{")
-    done = tplaudit(*TOKENS, "--json", **folder)
+    done = tplaudit(*TOKENS, "--json", **calibrated)
     assert done.returncode == 0
     assert "this is not a calibration" in done.stderr
     assert json.loads(done.stdout)["prediction"] is None
     assert tplaudit(*TOKENS, "--calibration", file).returncode == 2
-    assert tplaudit(*SMALL, **folder).returncode == 0
+    assert tplaudit(*SMALL, **calibrated).returncode == 0
     assert json.loads(file.read_text())["points"]
 
 
-def test_what_does_not_fit_is_told(tplaudit, folder, tmp_path):
-    tplaudit(*SMALL, "--json", "--output", tmp_path / "c.json", **folder)
-    document = json.loads((tmp_path / "c.json").read_text())
+def test_what_does_not_fit_is_told(tplaudit, measured, tmp_path):
+    document = json.loads((measured / "c.json").read_text())
     document["model"]["config"], document["versions"]["mlx"] = "0" * 64, "0.1"
     (tmp_path / "c.json").write_text(json.dumps(document))
     done = tplaudit(*TOKENS, "--calibration", tmp_path / "c.json")
@@ -249,9 +263,8 @@ def test_numbers_that_are_none(tplaudit, option, said):
     assert done.stderr.count("\n") == 1
 
 
-def test_what_is_read_is_not_overwritten(tplaudit, folder, tmp_path):
-    file = tmp_path / "c.json"
-    tplaudit(*SMALL, "--json", "--output", file, **folder)
+def test_what_is_read_is_not_overwritten(tplaudit, measured, tmp_path):
+    file = Path(shutil.copy(measured / "c.json", tmp_path))
     before = file.read_text()
     done = tplaudit(*TOKENS, "--calibration", file, "--output", file)
     assert (done.returncode, file.read_text()) == (2, before)
