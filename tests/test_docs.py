@@ -116,7 +116,7 @@ def test_the_schema_refuses_another_document() -> None:
 
 
 def _replay(name: str, *options: str) -> Any:
-    done = run_command("replay", fixtures.transcript(name), "--json", *options, cwd=ROOT)
+    done = run_command("replay", fixtures.transcript(name), "--json", *options, cwd=ROOT, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -228,7 +228,9 @@ def _option_tables() -> dict[str, str]:
 
 @pytest.mark.parametrize("command", list(generate.commands()))
 def test_a_page_shows_every_option_that_help_shows(command: str) -> None:
-    done = run_command(command, "--help", cwd=ROOT, environment={"NO_COLOR": "1", "COLUMNS": "200"})
+    done = run_command(
+        command, "--help", cwd=ROOT, timeout=120, environment={"NO_COLOR": "1", "COLUMNS": "200"}
+    )
     assert (done.returncode, done.stderr) == (0, "")
     shown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", done.stdout)) - {"--help"}
     assert command in _option_tables(), f"no page has <!-- options: {command} -->"

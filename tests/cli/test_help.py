@@ -37,7 +37,8 @@ def _metavars(command: str) -> list[str]:
 @functools.cache
 def _help(width: int, *arguments: str) -> str:
     """Return a help text, asked for once in a test process."""
-    done = run_command(*arguments, "--help", environment={"COLUMNS": str(width), "NO_COLOR": "1"})
+    environment = {"COLUMNS": str(width), "NO_COLOR": "1"}
+    done = run_command(*arguments, "--help", timeout=120, environment=environment)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

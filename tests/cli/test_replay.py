@@ -38,7 +38,7 @@ def in_place() -> dict:
 
 
 def _run(*arguments: str) -> dict:
-    done = run_command("replay", CLAUDE, "--json", *arguments)
+    done = run_command("replay", CLAUDE, "--json", *arguments, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

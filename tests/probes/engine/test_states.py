@@ -24,6 +24,8 @@ TINY = runpy.run_path(str(Path(__file__).parents[1] / "tiny_models.py"))
 CONFIGS, KINDS, build = TINY["CONFIGS"], TINY["KINDS"], TINY["build"]
 VOCABULARY, WINDOW = TINY["VOCABULARY"], TINY["WINDOW"]
 UNSLICEABLE = [name for name, kind in KINDS.items() if kind not in ("plain", "quantised:8")]
+#: One family for each kind of state; random sessions of the others run with the slow tests.
+SAMPLE = ("llama", "kv_bits", "qwen3_5", "gemma3_text", "baichuan_m1", "llama4")
 SIZE = 16
 
 
@@ -105,7 +107,9 @@ requests = st.tuples(
 )
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
+)
 @settings(
     max_examples=8,
     deadline=None,
@@ -139,6 +143,10 @@ def test_restored_prefixes_give_cold_logits(engines, name, session, chunk, evict
     allowed = tolerance(max(check.noise for check, _ in checks))
     assert all(check.difference <= allowed for check, _ in checks), checks
     assert all(check.argmax_equal for check, logits in checks if settled(logits, allowed)), checks
+
+
+def test_the_sample_has_every_kind_of_state():
+    assert {KINDS[name] for name in SAMPLE} == set(KINDS.values())
 
 
 @pytest.mark.parametrize(("shared", "new"), [(90, 30), (96, 1), (47, 200), (15, 5)])
