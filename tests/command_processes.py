@@ -2,7 +2,7 @@
 
 Importing it takes longer than most commands do. So one process for each test process imports it, and forks
 for each command: the command has its own streams, folder, environment and exit code, and ends as any Python
-does. Commands from a cold start are those of tests/cli/test_examples.py, two for each command, and of all
+does. Commands from a cold start are those of tests/cli/test_examples.py, one for each command, and of all
 tests that start `python -m tplaudit` themselves.
 """
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from command_processes import run_command
 from tplaudit import fixtures
 from tplaudit.cli.app import app
 from tplaudit.cli.examples import examples_of
@@ -35,18 +36,22 @@ def files(tmp_path: Path) -> Path:
 def test_two_examples_run(command: str, files: Path) -> None:
     found = examples_of(command)
     assert len(found) == 2
-    for each in found:
+    for number, each in enumerate(found):
         program, *arguments = shlex.split(each.command)
         assert (program, arguments[0]) == ("tplaudit", command)
-        done = subprocess.run(
-            [sys.executable, "-m", "tplaudit", *arguments],
-            cwd=files,
-            env={**os.environ, "TPLAUDIT_CACHE_DIR": str(files / "cache")},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        folder = {"TPLAUDIT_CACHE_DIR": str(files / "cache")}
+        if number:
+            done = run_command(*arguments, cwd=files, environment=folder, timeout=120)
+        else:  # from a cold start: nothing is imported but what this command imports
+            done = subprocess.run(
+                [sys.executable, "-m", "tplaudit", *arguments],
+                cwd=files,
+                env={**os.environ, **folder},
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
         assert done.returncode in (0, 1), done.stderr
         assert "Traceback" not in done.stderr
         assert done.stdout or command == "lock"
