@@ -5,7 +5,7 @@ Each is found and proved, and its remedy, applied to every request or to the tem
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from planted_dialects import FAULTS, OTHERS, WRITERS, Fault, conversation, replay, request
@@ -159,3 +159,33 @@ def test_a_block_is_not_full(dialect: Dialect, store: Store) -> None:
     assert loss.remedy is not None
     (tried,) = [each for each in report.tried if each.remedy.apply == loss.remedy.apply]
     assert tried.turns[5].reprefill == (turn.reprefill or 0) - loss.remedy.saves
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+@pytest.mark.parametrize("policy", ["vllm", "llama-cpp"])
+@pytest.mark.parametrize("dialect", WRITERS)
+def test_a_tool_list_flips_back_and_forth(dialect: Dialect, policy: str, crowded: bool) -> None:
+    few, many = conversation(), {**conversation(), "tools": ["tide", "ferry"]}
+    requests = [
+        request(dialect, many if number % 2 else few, upto) for number, upto in enumerate((1, 3, 5, 7, 9))
+    ]
+    flips = list(requests)
+    if crowded:
+        others = [request(dialect, conversation(OTHERS[0]), upto) for upto in (1, 3, 5, 7)]
+        requests = [each for pair in zip(flips, others, strict=False) for each in pair] + flips[4:]
+    run = replay(Fault("tools-changed", policy=policy, block_size=None), requests, "prompt")
+    (report,) = run.report().policies
+    turns = [report.turns[requests.index(each)] for each in flips]
+    assert turns[0].divergence is None
+    for before, turn in pairwise(turns):
+        assert (turn.predecessor, turn.changed) == (before.turn, ("tools",))
+        assert turn.divergence is not None and turn.since_previous is not None
+        assert (turn.divergence.cause, turn.divergence.confirmed) == ("tools-changed", True)
+        assert (turn.since_previous.cause, turn.since_previous.confirmed) == ("tools-changed", True)
+        assert turn.explained == turn.avoidable
+    numbers = tuple(turn.turn for turn in turns[1:])
+    (finding,) = [each for each in run.report().findings if each.rule == "tools-come-and-go"]
+    assert finding.turns == numbers
+    for other in report.turns:
+        if other.conversation != turns[0].conversation:
+            assert other.divergence is None
