@@ -256,7 +256,7 @@ CLEARING = (
 def test_totals_name_the_causes(tplaudit) -> None:
     report = json.loads(tplaudit(*CLEARING, "--json").stdout)
     turn = report["policies"][0]["turns"][2]
-    # Counted by hand, a character a token: what is new in turn 3, and the 340 - 120 tokens before it. Of those
+    # Counted by hand, a character a token: what is new in turn 3, and the 340 - 120 tokens before. Of those
     # a cache of whole blocks would give 208 had the template kept its word; it gives 144 of the 147 shared.
     new = (
         "<|im_start|>assistant\nYes, it is green.<|im_end|>\n"
