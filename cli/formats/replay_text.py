@@ -25,6 +25,8 @@ from .tables import titled
 
 #: Characters of each text shown at a divergence.
 SHOWN = 28
+#: Turns that a line names.
+NAMED = 12
 STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
@@ -46,7 +48,7 @@ def draw(report: ReplayReport, console: Console, conversation: int | None = None
             continue
         draw_conversations(policy, partial(_table, width=console.width), console, conversation)
         console.print(escape(policy.summary))
-        for line in _tried(policy):
+        for line in (*_unexplained(policy), *_tried(policy)):
             console.print(escape(line))
         if policy.totals.wasted:
             console.print(escape(_times(policy, report.hours)))
@@ -100,6 +102,18 @@ def _table(title: str, turns: Sequence[TurnReport], totals: Totals, *, width: in
     table.add_section()
     table.add_row(*(last[at] for at in shown), style="bold")
     return table
+
+
+def _unexplained(policy: PolicyReport) -> Iterator[str]:
+    """Name the turns with avoidable tokens that no proven cause accounts for, the largest first."""
+    left = sorted(((turn.unexplained, turn.turn) for turn in policy.turns if turn.unexplained), reverse=True)
+    if not left:
+        return
+    named = ", ".join(f"turn {turn} ({tokens:,})" for tokens, turn in left[:NAMED])
+    if len(left) > NAMED:
+        named += f" and {len(left) - NAMED} more ({sum(tokens for tokens, _ in left[NAMED:]):,})"
+    tokens = sum(tokens for tokens, _ in left)
+    yield f"Not explained: {tokens:,} of {policy.totals.avoidable:,} avoidable tokens, in {named}."
 
 
 def _tried(policy: PolicyReport) -> Iterator[str]:

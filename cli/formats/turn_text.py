@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from rich.console import Console
 from rich.text import Text
 
+from ...probes.conversation import named_messages
 from ...probes.replay.replay_report import (
     Divergence,
     MessageRef,
@@ -57,27 +58,23 @@ def _lines(turn: TurnReport, block_size: int) -> Iterator[Text]:
     yield _field(
         "tokens", f"{turn.prompt_tokens:,} in the prompt; {turn.depth:,} shared, {turn.reused:,} reused"
     )
+    left = turn.unexplained
     yield _field(
         "",
-        f"{turn.reprefill:,} re-prefilled: {turn.unavoidable:,} unavoidable, {turn.avoidable:,} avoidable",
+        f"{turn.reprefill:,} re-prefilled: {turn.unavoidable:,} unavoidable, {turn.avoidable:,} avoidable"
+        + (f", of which {left:,} are not explained" if left else ""),
     )
     if turn.cost is not None:
         error = "" if turn.cost.error is None else f", with an error of {duration(turn.cost.error)}"
         yield _field("seconds", f"{duration(turn.cost.seconds)} ({turn.cost.kind}{error})")
     yield from _server(turn)
-    if turn.divergence is None:
-        yield _field(
-            "diverges",
-            "nowhere: it begins a conversation"
-            if turn.predecessor is None
-            else "nowhere: what its predecessor stored is a prefix of it",
-        )
-        since = turn.since_previous
-        if since is not None and since.cause is not None:
-            yield _field(
-                "previous",
-                f"diverges from its predecessor's prompt at token {since.tokens:,}: {since.cause}",
-            )
+    since = turn.since_previous
+    if turn.predecessor is None:
+        yield _field("diverges", "nowhere: it begins a conversation")
+    elif turn.divergence is None and since is not None and since.cause is not None:
+        yield _field("diverges", f"from its predecessor's prompt at token {since.tokens:,}: {since.cause}")
+    elif turn.divergence is None:
+        yield _field("diverges", "nowhere: what its predecessor stored is a prefix of it")
     else:
         yield from _divergence(turn.divergence, block_size)
     for miss in turn.losses:
@@ -103,15 +100,17 @@ def _raised(turn: TurnReport) -> Iterator[Text]:
 
 
 def _server(turn: TurnReport) -> Iterator[Text]:
+    """Say what the server did to which messages; of one that it writes, never that it was dropped."""
+    placed = {index for action in turn.actions if action.kind in _PLACED for index in action.messages}
     for number, action in enumerate(turn.actions):
         if action.kind == "kept":
             continue
-        which = ", ".join(map(str, action.messages))
         kind: str = action.kind
         later = {index for other in turn.actions[number + 1 :] for index in other.messages}
-        if kind == "dropped" and later.intersection(action.messages):
+        if kind == "dropped" and (later | placed).intersection(action.messages):
             kind = "shortened"  # what is left of the message is moved or converted
-        yield _field("server", f"{kind} message {which}: {action.why}" if which else f"{kind}: {action.why}")
+        which = f" {named_messages(action.messages)}" if action.messages else ""
+        yield _field("server", f"{kind}{which}: {action.why}")
 
 
 def _divergence(divergence: Divergence, block_size: int) -> Iterator[Text]:
@@ -134,7 +133,7 @@ def _divergence(divergence: Divergence, block_size: int) -> Iterator[Text]:
         return
     for number, link in enumerate(divergence.chain, 1):
         name = "cause" if number == 1 else f"then {number}"
-        sure = "confirmed" if link.confirmed else "likely"
+        sure = "confirmed" if link.confirmed else "not known" if link.cause == "other" else "likely"
         where = (
             ""
             if number == 1
@@ -188,6 +187,8 @@ def _message(message: MessageRef) -> str:
     return f"{index}, {message.field}" if message.field else index
 
 
+#: What a server does to a message that it then writes.
+_PLACED = frozenset({"kept", "hoisted", "noted", "relocated", "merged"})
 _REGIONS = {
     "tools": "the tool list",
     "generation": "the generation prompt",

@@ -13,6 +13,7 @@ from ..policies.base import Action, Policy, render_prepared
 from ..templates.rendering import Profile
 from ..templates.template import ChatTemplate
 from ..text import common_prefix
+from .changes import flat_text
 
 UNKNOWN_OWNER = Owner("unknown")
 RemedyKind = Literal["kwarg", "policy", "client", "template", "cache"]
@@ -81,7 +82,10 @@ class CandidateRemedy:
         set: what to set or do, short.
         trial: the pair with it.
         paste: a line to paste where it is to be set, where that is known.
-        within: the earlier prompt, where the trial's own one goes on behind it; no more than it can be won.
+        within: the earlier prompt as it is with the remedy, where the trial's own one goes on behind it; no
+            more than it, and the reply behind it, can be won.
+        adds: two texts: the prompt with the remedy has as many tokens more than the trial's, or fewer, as the
+            second has more than the first. None where it is the trial's.
         apply: what to do to a whole session to try it (`sessions.Change`), in order; empty where that is not
             known.
     """
@@ -91,6 +95,7 @@ class CandidateRemedy:
     trial: Counterfactual
     paste: str | None = None
     within: str | None = None
+    adds: tuple[str, str] | None = None
     apply: tuple[str, ...] = ()
 
 
@@ -181,6 +186,28 @@ class PromptPair:
     def owner_of(self, side: PromptSide, offset: int) -> Owner:
         """Return the owner of a character of a side's prompt; `unknown` where it cannot be found."""
         return owner_of(side, offset, self.template)
+
+    def left_out(self, trial: Counterfactual) -> tuple[str, str] | None:
+        """Return two texts that differ by the new messages which a trial leaves out; None where it has all.
+
+        A remedy's own prompt has them, written where they stand. So the second text is the later prompt with
+        a copy of each behind it, as a user turn: no server or template moves those.
+        """
+        kept = {message.index for message in trial.later.client.messages}
+        missing = [index for index in self.news if index not in kept]
+        if not missing:
+            return None
+        messages = self.later.client.messages
+        copies = [
+            each
+            for message in messages
+            for each in (message, *([message.replace(role="user")] if message.index in missing else ()))
+        ]
+        twice = render_side(renumbered(self.later.client, copies), self.policy, self.template)
+        if twice is not None:
+            return self.later.text, twice.text
+        texts = [flat_text(message.content) for message in messages if message.index in missing]
+        return "", "\n".join(text for text in texts if text)
 
     def _is_prefix(self, first: PromptSide, second: PromptSide, chars: int) -> bool:
         if chars == len(first.text):

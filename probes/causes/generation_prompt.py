@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..templates.rendering import REASONING_KEYS
-from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, with_messages
+from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, PromptSide, with_messages
 from .reasoning import reasoning_of
 
 
@@ -14,8 +14,7 @@ def explain_opening(pair: PromptPair) -> Cause | None:
 
     None where nobody replied to it: then what it ends in is nobody's doing.
     """
-    messages, start = pair.later.rendered.messages, len(pair.earlier.rendered.messages)
-    if start >= len(messages) or messages[start].data.get("role") != "assistant":
+    if not is_answered(pair.earlier, pair.later):
         return None
     lost = pair.earlier.text[pair.chars :]
     dropped = _reasoning_dropped(pair)
@@ -27,6 +26,12 @@ def explain_opening(pair: PromptPair) -> Cause | None:
     said = f"the generation prompt ended in {lost!r}, which does not stand before the reply in history"
     offer = CandidateRemedy("template", "a template opening replies alike", trial, within=pair.earlier.text)
     return Cause("generation-prompt-mismatch", True, said, trial, (offer,))
+
+
+def is_answered(earlier: PromptSide, later: PromptSide) -> bool:
+    """Tell whether the later prompt has a reply in the place where the earlier one asks for it."""
+    messages, start = later.rendered.messages, len(earlier.rendered.messages)
+    return start < len(messages) and messages[start].data.get("role") == "assistant"
 
 
 def _reasoning_dropped(pair: PromptPair) -> Cause | None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from ..attribution.ownership import Owner
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL
-from ..policies.registry import parse_policy
+from ..policies.registry import kind_of, parse_policy
 from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, PromptSide, without
 from .client import setting_offers
 from .settings import other_policies
 
 _IN_PLACE = "an in-place template"
+_JOINS_NONE = "a server that joins no turns"
 _IN_PLACE_UNASKED = "an in-place template, on a server that always leaves system turns to it"
 
 
@@ -36,7 +37,7 @@ def rewritten_by_policy(pair: PromptPair) -> Iterator[Cause]:
         )
         if trial is not None:
             id, evidence = _label(pair, side, owner.index, owner.rendered_index)
-            yield Cause(id, True, evidence, trial, tuple(_offers(pair, trial)))
+            yield Cause(id, True, evidence, trial, tuple(_offers(pair, trial, joins=id == "role-merged")))
             return
 
 
@@ -50,7 +51,9 @@ def _touched(side: PromptSide, owner: Owner) -> bool:
     if any(index in action.messages and action.kind not in _HARMLESS for action in side.actions):
         return True
     before = [each.index for each in side.rendered.messages[: owner.rendered_index]]
-    return any(each > index for each in before) or bool(set(range(index)) - set(before))
+    # What a server never writes, such as items of reasoning, is not moved.
+    written = {origin for each in side.rendered.messages for origin in each.origins}
+    return any(each > index for each in before) or bool(written & set(range(index)) - set(before))
 
 
 _MOVED = ("hoisted", "noted", "relocated")
@@ -58,14 +61,23 @@ _HARMLESS = frozenset({"kept", "probed", "converted", "kwargs"})
 
 
 def _under(pair: PromptPair, policy: str) -> Counterfactual | None:
-    """Return the pair under another policy, where less of the earlier prompt is lost then.
-
-    The bare policies write chat messages only; other dialects need a server's conversion.
-    """
-    if pair.policy.name == policy or pair.later.client.dialect != "openai-chat":
+    """Return the pair under another policy, where less of the earlier prompt is lost then."""
+    if pair.policy.name == policy or not _converts_alike(pair, policy):
         return None
     trial = pair.trial(policy=parse_policy(policy))
     return trial if pair.resolves(trial) else None
+
+
+def _converts_alike(pair: PromptPair, policy: str) -> bool:
+    """Tell whether another policy brings a request into chat form as the pair's own one does.
+
+    Chat messages need no conversion. That of other dialects is the same for all bare policies, and for one
+    server whatever its settings.
+    """
+    if pair.later.client.dialect == "openai-chat":
+        return True
+    kind = kind_of(pair.policy.name)
+    return kind is not None and (kind.generic or any(own.policy == policy for own in kind.remedies))
 
 
 def _without(pair: PromptPair, indices: list[int]) -> Counterfactual | None:
@@ -165,8 +177,14 @@ def _host(side: PromptSide, index: int) -> str:
     return "a turn of its own"
 
 
-def _offers(pair: PromptPair, trial: Counterfactual) -> Iterator[CandidateRemedy]:
-    """Yield what would stop it: the client's own setting, the server's, another policy, the template."""
+def _offers(pair: PromptPair, trial: Counterfactual, joins: bool) -> Iterator[CandidateRemedy]:
+    """Yield what would stop it: the client's own setting, the server's, another policy, the template.
+
+    Args:
+        pair: the prompts.
+        trial: what proved the policy's doing.
+        joins: whether that was to join turns, which no template keeps apart.
+    """
     yield from setting_offers(pair)
     policies = []
     for other in other_policies(pair.policy.name):
@@ -178,10 +196,15 @@ def _offers(pair: PromptPair, trial: Counterfactual) -> Iterator[CandidateRemedy
     yield from sorted(
         policies, key=lambda offer: (offer.paste is None, not offer.trial.is_prefix, offer.trial.lost)
     )[:2]
-    if trial.policy is pair.policy:
+    if trial.policy is not pair.policy:
+        return
+    if joins:
+        yield CandidateRemedy("policy", _JOINS_NONE, trial, adds=pair.left_out(trial))
+    else:
         # Where the server rewrites a placement without trying the template, no template helps on that server.
         untried = any(action.kind == "unsupported" for action in pair.later.actions)
-        yield CandidateRemedy("template", _IN_PLACE_UNASKED if untried else _IN_PLACE, trial)
+        set_ = _IN_PLACE_UNASKED if untried else _IN_PLACE
+        yield CandidateRemedy("template", set_, trial, adds=pair.left_out(trial))
 
 
 RULES = (rewritten_by_policy,)

@@ -23,7 +23,7 @@ from .base import (
     owner_of,
     render_side,
 )
-from .generation_prompt import explain_opening
+from .generation_prompt import explain_opening, is_answered
 from .stored_replies import ReplyPair, explain_reply
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ def chain(
         if stored is not None:
             stored = replace(stored, text=trial.reply or stored.text)
         done = later.text.startswith(earlier.text + (stored.text if stored else ""))
+        if stored is None and trial.is_prefix and not is_answered(earlier, later):
+            done = True  # what is left is a generation prompt that nobody replied to
         yield replace(link, complete=done)
         if done or trial.chars <= depth:
             return

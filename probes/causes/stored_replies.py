@@ -173,6 +173,8 @@ def _thinking_stripped(pair: ReplyPair) -> Iterator[Cause]:
     length = len(reasoning or (split[0] if split else ""))
     id, later, and_sent = "thinking-stripped", pair.later.client, ""
     said = f"the template does not write the reasoning of message {index} in history, {length:,} characters"
+    if not length:
+        said = f"the template does not write the empty think block of message {index} in history"
     if reasoning and new is not None and not reasoning_of(new):
         id, and_sent = "client-reasoning-dropped", ", and reasoning sent back"
         later = with_messages(later, {new.index: pair.message})
@@ -234,6 +236,13 @@ def _framed_otherwise(pair: ReplyPair) -> Iterator[Cause]:
         )
 
 
+def _only_opened_otherwise(pair: ReplyPair) -> Iterator[Cause]:
+    """History does not have what the generation prompt ended in, and has all of the reply behind it."""
+    for cause in _opened_otherwise(pair):
+        if cause.trial is not None and cause.trial.is_prefix:
+            yield cause
+
+
 def _opened_otherwise(pair: ReplyPair) -> Iterator[Cause]:
     """History does not have what the generation prompt ended in."""
     if not pair.in_opening:
@@ -246,4 +255,11 @@ def _opened_otherwise(pair: ReplyPair) -> Iterator[Cause]:
         yield Cause("generation-prompt-mismatch", True, said, trial, (offer,))
 
 
-_RULES = (_sent_otherwise, _thinking_stripped, _opened_otherwise, _framed_otherwise, _rewritten)
+_RULES = (
+    _sent_otherwise,
+    _only_opened_otherwise,
+    _thinking_stripped,
+    _opened_otherwise,
+    _framed_otherwise,
+    _rewritten,
+)

@@ -10,7 +10,18 @@ from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from ..errors import RenderError
 from ..templates.source import TemplateSource
 from ..templates.switches import switches
-from .base import CandidateRemedy, Cause, Counterfactual, PromptPair, json_value, with_messages, without
+from ..text import common_prefix
+from .base import (
+    CandidateRemedy,
+    Cause,
+    Counterfactual,
+    PromptPair,
+    PromptSide,
+    json_value,
+    render_side,
+    with_messages,
+    without,
+)
 from .changes import flat_text
 from .reasoning import without_reasoning
 from .settings import kwarg_line
@@ -72,9 +83,8 @@ def thinking_stripped(pair: PromptPair) -> Iterator[Cause]:
     proved = [trial for trial in proofs if trial is not None and pair.resolves(trial)]
     if proved:
         # The last one leaves the earlier prompt as it was: it tells what keeping the reasoning is worth.
-        yield Cause(
-            "thinking-stripped", True, said, proved[-1], (CandidateRemedy("template", KEEPS, proved[-1]),)
-        )
+        offer = CandidateRemedy("template", KEEPS, proved[-1], adds=pair.left_out(proved[-1]))
+        yield Cause("thinking-stripped", True, said, proved[-1], (offer,))
 
 
 def moved_system(pair: PromptPair) -> Iterator[Cause]:
@@ -95,7 +105,7 @@ def moved_system(pair: PromptPair) -> Iterator[Cause]:
                 else "before messages that precede it"
             )
             said = f"the template writes {what} ({owner.role}) {where}"
-            offer = CandidateRemedy("template", "an in-place template", trial)
+            offer = CandidateRemedy("template", "an in-place template", trial, adds=pair.left_out(trial))
             yield Cause("template-moved-system", True, said, trial, (offer,))
             return
 
@@ -193,8 +203,40 @@ def _counted(pair: PromptPair, set: str) -> tuple[CandidateRemedy, ...]:
         going_on = pair.earlier.client.replace(messages=(*pair.earlier.client.messages, *after[start:end]))
         trial = pair.trial(earlier=going_on)
         if trial is not None and pair.resolves(trial):
-            return (CandidateRemedy("template", set, trial, within=pair.earlier.text),)
+            within = _as_if_followed(pair, pair.earlier, after[start].data.get("role"))
+            alike = _as_if_followed(pair, pair.later, "assistant")
+            adds = (pair.later.text, alike) if alike is not None else None
+            return (CandidateRemedy("template", set, trial, within=within or pair.earlier.text, adds=adds),)
     return ()
+
+
+def _as_if_followed(pair: PromptPair, side: PromptSide, role: object) -> str | None:
+    """Return a prompt as the template writes its messages where another one follows.
+
+    It ends as the prompt does: what two successors with other texts have in common is their header, and what
+    the generation prompt has behind that is added. None where it cannot be told.
+    """
+    texts = [_with_successor(pair, side, {"role": role, "content": each}) for each in ("ok", "no")]
+    if role not in ("user", "assistant") or None in texts:
+        return None
+    one, other = (text or "" for text in texts)
+    shared = one[: common_prefix(one, other)]
+    if role == "user":
+        return shared
+    try:
+        body = pair.template.render_request(side.rendered, add_generation_prompt=False, profile=side.profile)
+    except RenderError:
+        return None
+    if not side.text.startswith(body):
+        return None
+    opening = side.text[len(body) :]
+    known = next(length for length in range(len(opening), -1, -1) if shared.endswith(opening[:length]))
+    return shared + opening[known:]
+
+
+def _with_successor(pair: PromptPair, side: PromptSide, message: dict[str, Any]) -> str | None:
+    followed = render_side(_appended(side.client, message), pair.policy, pair.template)
+    return followed.text if followed else None
 
 
 def _neutral_successors(pair: PromptPair) -> list[dict[str, Any]]:

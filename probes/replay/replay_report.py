@@ -305,6 +305,11 @@ class TurnReport:
     explained: int | None = None
     failure: RaisedAt | None = None
 
+    @property
+    def unexplained(self) -> int:
+        """Avoidable tokens that nothing proven accounts for; 0 where no cause was looked for."""
+        return 0 if self.explained is None else max(0, (self.avoidable or 0) - self.explained)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayFinding(Finding):

@@ -264,6 +264,17 @@ CLEARING = (
 
 def test_totals_name_the_causes(tplaudit) -> None:
     report = json.loads(tplaudit(*CLEARING, "--json").stdout)
+    turn = report["policies"][0]["turns"][2]
+    # Counted by hand, a character a token: what is new in turn 3, and the 340 - 120 tokens before. Of those
+    # a cache of whole blocks would give 208 had the template kept its word; it gives 144 of the 147 shared.
+    new = (
+        "<|im_start|>assistant\nYes, it is green.<|im_end|>\n"
+        "<|im_start|>user\nThen tag it.<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    )
+    unavoidable = turn["prompt_tokens"] - (turn["prompt_tokens"] - len(new)) // 16 * 16
+    assert (turn["prompt_tokens"], len(new), turn["depth"]) == (340, 120, 147)
+    assert (turn["reused"], turn["unavoidable"]) == (147 // 16 * 16, unavoidable) == (144, 132)
+    assert turn["avoidable"] == 340 - 144 - 132 == 64
     totals = report["policies"][0]["totals"]
     assert totals["causes"]["thinking-stripped"] == {"turns": 1, "avoidable": 64}
     assert sum(each["avoidable"] for each in totals["causes"].values()) == totals["avoidable"]

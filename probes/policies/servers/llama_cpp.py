@@ -1,6 +1,7 @@
 """llama.cpp: nothing is done for later system turns; its server renders with its own engine and defaults.
 
-`developer` becomes `system` unless the template has `<|channel|>`; where the template does not take a system
+`developer` becomes `system` unless the template has `<|channel|>`, for which reasoning is copied to
+`thinking` (and takes the place of a content beside tool calls); where the template does not take a system
 role, the first system turn's text goes before the next turn's. Contents become what the template takes (texts
 or lists of parts, never null), and arguments of tool calls dicts where it takes those. Four variables for the
 reasoning of earlier turns are set, `enable_thinking` always is. An error of the template is the answer: HTTP
@@ -145,6 +146,8 @@ class LlamaCpp:
             start = _without_system_role(start)
         if can.object_arguments:
             start = start.then(parse_arguments)
+        if CHANNEL in text:
+            start = start.then(_with_thinking)
         return self._with_variables(replace(start, profile="raw"), request, template)
 
     def _capabilities(self, template: ChatTemplate, text: str) -> Capabilities:
@@ -215,6 +218,25 @@ def _flattened(message: Message, parts: list[Any]) -> Text:
         texts.append(piece.wrapped(BETWEEN, "") if new_line else piece)
         after_marker = text is None
     return joined(texts, "") if texts else content_text(message, None, "")
+
+
+def _with_thinking(messages: Messages) -> Rewrite:
+    """Copy reasoning to the field that gpt-oss' template writes as channel `analysis`.
+
+    A message that calls tools loses its content then: the template takes either.
+    """
+    why = "its reasoning goes into the field `thinking`, in place of a content where it calls tools"
+    return each_changed(messages, _thinking, "converted", why)
+
+
+def _thinking(message: Message) -> Message:
+    reasoning = message.data.get("reasoning_content")
+    if not isinstance(reasoning, str):
+        return message
+    if not isinstance(message.data.get("tool_calls"), list) or not message.data["tool_calls"]:
+        return message.replace(thinking=reasoning)
+    data = {key: value for key, value in message.data.items() if key != "content"}
+    return dataclasses.replace(message, data={**data, "thinking": reasoning}, pieces=())
 
 
 def _without_system_role(start: Prepared) -> Prepared:

@@ -73,7 +73,9 @@ def cache_misses(
             "sequence": "a sequence that has them was dropped, or found no room,",
         }[room]
         said = f"{what} in turn {eviction.turn}, by conversation {eviction.conversation}"
-        remedy = Remedy("cache", _MORE_ROOM[room], lost, saves=lost, apply=("cache:larger",))
+        # What was stored can reach into what is new: it begins with the generation prompt that was stored.
+        saves = max(lost, alone.reused - match.reused)
+        remedy = Remedy("cache", _MORE_ROOM[room], lost, saves=saves, apply=("cache:larger",))
         found.append(
             UnreusedTokens("evicted", lost, said, remedy, room, eviction.turn, eviction.conversation)
         )

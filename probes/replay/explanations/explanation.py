@@ -199,12 +199,22 @@ class _Walk:
         for offer in cause.offers:
             shared = self._shared_in(offer.trial)
             if offer.within is not None:
-                shared = min(shared, len(self._encoded(offer.within)))
+                shared = min(shared, self._within(offer.within, offer.trial.later.text))
             if shared <= tokens:
                 continue
             length = len(self._encoded(offer.trial.later.text))
+            if offer.adds is not None:
+                fewer, more = offer.adds
+                length += len(self._encoded(more)) - len(self._encoded(fewer))
             saves = max(0, left - self.price.with_(shared, length))
             yield Remedy(offer.kind, offer.set, shared - tokens, offer.paste, saves, offer.apply)
+
+    def _within(self, prompt: str, later: str) -> int:
+        """Return the tokens of a prompt, and of the stored reply behind it where a later prompt has both."""
+        tokens = len(self._encoded(prompt))
+        if self.stored is not None and later.startswith(prompt + self.stored.reply.text):
+            tokens += self.stored.length
+        return tokens
 
     def _by_shifting(self, cause: Cause) -> Iterator[Remedy]:
         """Yield what llama.cpp saves where it may move states that stand behind a change."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,19 @@ def test_a_turn_that_raises_is_explained() -> None:
     assert "parsed from JSON" in turn.failure.evidence
     assert "policy as-is" in turn.failure.remedies[0].set
     assert replayed("list_call", "as-is", DATA / "templates" / "args_concat.jinja").turns[0].error is None
+
+
+def test_no_turn_rendered_is_an_error_of_the_run() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tplaudit.cli.app", "replay", str(DATA / "sessions" / "list_call.jsonl")),
+            *("-p", "vllm", "--template", str(DATA / "templates" / "args_concat.jinja"), "--explain", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    for words in ("template line 3", "message 1 (assistant), tool_calls", "parsed from JSON", "remedy"):
+        assert words in done.stdout

