@@ -2,7 +2,7 @@
 
 No marks are put into the text. The template's generator is stepped to the chunk that covers the character,
 and its local variables hint at the message being rendered (rendering.chunk_at). A chunk may print another
-message's text, though, so the conversation is rendered again with texts altered (alteration.py): the
+message's text, though, so the conversation is rendered again with texts altered (perturbation.py): the
 characters that change belong to the altered text. Texts are told apart by a binary code, so that `n`
 candidates take about `log2(n)` renders. See docs/attribution.md.
 """
