@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...attribution.ownership import Owner
 from ...causes.base import failure
 from ...causes.registry import Cause, Link, StoredText, chain
 from ...policies.base import Policy
@@ -160,8 +161,8 @@ class _Walk:
             min(self.explained, self.price.avoidable),
         )
 
-    def _enough(self) -> bool:
-        unexplained = self.price.avoidable - self.explained
+    def _enough(self, explained: int | None = None) -> bool:
+        unexplained = self.price.avoidable - (self.explained if explained is None else explained)
         return unexplained < self.price.block_size or unexplained < _SMALL * self.price.avoidable
 
     def _add(self, link: Link, tokens: int, left: int) -> int:
@@ -171,9 +172,9 @@ class _Walk:
         if not self.links:
             remedies += tuple(self._by_shifting(cause))
             self.remedies = remedies
-        saved = 0
-        if cause.confirmed and cause.trial is not None:
-            trial = cause.trial
+        saved, before = 0, self.explained
+        trial = cause.trial if cause.confirmed else None
+        if trial is not None:
             shared = self._shared_in(trial)
             saved = max(0, left - self.price.with_(shared, len(self._encoded(trial.later.text))))
             self.explained = self.price.avoidable if link.complete else self.explained + saved
@@ -192,7 +193,24 @@ class _Walk:
                 saves=saved,
             )
         )
+        if trial is not None and link.complete and not self._enough(before + saved):
+            self._boundary_behind(trial, left - saved, owner)
         return left - saved
+
+    def _boundary_behind(self, trial: Counterfactual, left: int, owner: Owner) -> None:
+        """Report where the ids still diverge once every character goes on alike."""
+        reply = trial.reply or (self.stored.reply.text if self.stored else "")
+        was, now = self._stored_ids(trial.prompt, reply), self._encoded(trial.later.text)
+        tokens = common_prefix_ids(was, now)
+        saved = left - self.price.with_(len(was), len(now))
+        if saved <= 0 or tokens == len(was) or not trial.later.text.startswith(trial.prompt + reply):
+            return
+        said = (
+            "the characters go on alike then, but the ids are "
+            f"{_few(was[tokens:])} in what is stored and {_few(now[tokens:])} in the prompt"
+        )
+        place = owner.region, message_ref(owner), owner.line
+        self.links.append(ChainLink("tokenizer-boundary", True, tokens, *place, said, saves=saved))
 
     def _remedies(self, cause: Cause, tokens: int, left: int) -> Iterator[Remedy]:
         """Yield the remedies of a cause that win tokens, counted from where the prompts diverge."""

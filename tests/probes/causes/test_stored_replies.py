@@ -216,3 +216,32 @@ def test_what_nothing_proves_stays_unproved():
 def test_a_server_that_converts_replies(policy):
     found = parted(KEEPS, PLAIN, {"role": "assistant", "content": "It sails at ten."}, THEN, policy=policy)
     assert (found.cause, found.confirmed) == ("history-rewritten", True)
+
+
+def test_ids_that_still_diverge_where_every_character_is_alike():
+    # Qwen3: replies are asked for inside a think block, and an empty one has two line feeds in one token.
+    block = REASONING.replace(
+        "{% if m.reasoning_content %}", "{% if m.role == 'assistant' and preserve_thinking %}"
+    )
+    opens = turns(block).replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
+    model = replace(MODEL, template=ChatTemplate({"default": opens}, source="test"))
+    requests = [
+        Request(tuple(Message(each, at) for at, each in enumerate(messages)), reply=reply)
+        for messages, reply in ((ASKED, PLAIN), ((*ASKED, PLAIN, THEN), None))
+    ]
+    run = Replay(
+        Transcript("test", "openai-chat", lambda: iter(requests)),
+        model,
+        [parse_policy("rapid-mlx")],
+        store="prompt+output",
+    )
+    for _ in run.turns():
+        pass
+    turn = run.report().policies[0].turns[1]
+    chain = turn.divergence.chain
+    assert [link.cause for link in chain] == ["thinking-stripped", "tokenizer-boundary"]
+    assert chain[0].remedy is None or not chain[0].remedy.saves
+    assert chain[1].saves > 0
+    assert turn.explained == turn.avoidable > 0
+    ids = model.tokenizer.encode("\n\n"), model.tokenizer.encode("\n")
+    assert str(int(ids[0][0])) in chain[1].evidence and str(int(ids[1][0])) in chain[1].evidence
