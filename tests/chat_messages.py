@@ -1,7 +1,5 @@
 """Messages, requests and what policies make of them, as the tests write them: short."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tplaudit.probes.conversation import Message, Request

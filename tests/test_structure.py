@@ -1,7 +1,5 @@
 """The house: rooms import upwards only, nothing imports in a circle, and every module has its tests."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

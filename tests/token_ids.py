@@ -1,7 +1,5 @@
 """Prompts as token ids, and a model whose layers cannot be trimmed, as the tests of caches write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bundled models' names on the command line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`tplaudit calibrate`, and the replays that predict from it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

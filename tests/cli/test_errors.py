@@ -1,7 +1,5 @@
 """Bad input: one sentence on stderr, exit code 2, no traceback, within 40 seconds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`tplaudit gate` as a person and as CI run it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Help at any width: nothing wider than the terminal, no name of an option cut, examples that run."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """`tplaudit lock` as a person runs it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tplaudit probe`, `rules` and `explain` as a person runs them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

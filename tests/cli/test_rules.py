@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 from tplaudit.probes.findings import RULES

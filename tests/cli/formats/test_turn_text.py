@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 CLEARS = Path(__file__).parents[2] / "cases" / "15-clear-thinking-key"

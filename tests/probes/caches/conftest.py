@@ -1,7 +1,5 @@
 """Requests through an engine that only counts, and the prompts of one case, which caches cut differently."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Block hashes: known values, and chains that continue one another."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The paged cache against a brute-force model of one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

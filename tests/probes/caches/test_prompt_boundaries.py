@@ -1,7 +1,5 @@
 """PromptBoundaries of prompts, read from renders."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names of caches: each policy's, what they make, and what is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What holds for all caches of whole sequences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from weakref import WeakSet
 

@@ -1,7 +1,5 @@
 """Replies behind their prompts: their tokens, what is stored of them, and where prompts part in them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The signature file."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -4,8 +4,6 @@ This one has its own environment, messages, texts and rules: it reads the order 
 prompt with one regular expression and argues from that sequence alone. It shares no code with the probe.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What holds for every list of messages, well-formed or not, without a route's conversions."""
 
-from __future__ import annotations
-
 import copy
 import time
 from typing import Any

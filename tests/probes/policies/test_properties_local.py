@@ -1,7 +1,5 @@
 """What holds for every request under the servers of the suite `local`."""
 
-from __future__ import annotations
-
 import copy
 import re
 import time

@@ -1,7 +1,5 @@
 """What holds for every request in every dialect, well-formed or not, on the routes of oMLX and its forks."""
 
-from __future__ import annotations
-
 import copy
 import re
 import time

@@ -1,7 +1,5 @@
 """Naming policies."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import dataclasses

@@ -1,7 +1,5 @@
 """What holds for every list of messages under the servers of the suite `engines`."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

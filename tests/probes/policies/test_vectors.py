@@ -1,7 +1,5 @@
 """What oMLX does to whole conversations: inputs and outputs seen at the server or read from its code."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

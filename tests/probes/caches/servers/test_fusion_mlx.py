@@ -1,7 +1,5 @@
 """fusion-mlx's cache: the names of its blocks are those that its own function gave."""
 
-from __future__ import annotations
-
 from token_ids import TEN
 from tplaudit.probes.caches.hashes import chain, recipe
 from tplaudit.probes.caches.registry import make_cache

@@ -1,7 +1,5 @@
 """llama.cpp's slot and its checkpoints."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from token_ids import HYBRID, array, common, conversations

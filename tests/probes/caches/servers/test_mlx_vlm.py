@@ -1,7 +1,5 @@
 """mlx-vlm's snapshots, and the names of its blocks as its own function gave them."""
 
-from __future__ import annotations
-
 from token_ids import HYBRID, TEN, array
 from tplaudit.probes.caches.hashes import chain
 from tplaudit.probes.caches.registry import make_cache

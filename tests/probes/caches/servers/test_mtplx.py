@@ -1,7 +1,5 @@
 """MTPLX's session bank."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from token_ids import HYBRID

@@ -1,7 +1,5 @@
 """The tree of Ollama's MLX runner."""
 
-from __future__ import annotations
-
 from token_ids import HYBRID, array
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.ollama import OllamaCache

@@ -1,7 +1,5 @@
 """The paged cache where layers cannot be cut: snapshots, tails, versions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """Rapid-MLX's cache; the server's own lookup was run beside it (docs/caches.md)."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from token_ids import HYBRID, array, common, conversations

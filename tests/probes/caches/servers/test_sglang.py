@@ -1,7 +1,5 @@
 """SGLang's tree, compared with a brute-force statement of its rule."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from token_ids import HYBRID, array, common, conversations
 from tplaudit.probes.caches.base import PromptBoundaries

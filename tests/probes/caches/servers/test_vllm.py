@@ -1,7 +1,5 @@
 """vLLM's cache: the names of its blocks are those that its own functions gave."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

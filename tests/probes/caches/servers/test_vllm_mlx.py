@@ -1,7 +1,5 @@
 """vllm-mlx's caches; the server's own lookups were run beside them (docs/caches.md)."""
 
-from __future__ import annotations
-
 import numpy as np
 from token_ids import HYBRID, array
 from tplaudit.probes.caches.base import PromptBoundaries

@@ -1,7 +1,5 @@
 """Anthropic messages as chat messages, and whom each of them came from."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

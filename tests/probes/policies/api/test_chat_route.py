@@ -1,7 +1,5 @@
 """What oMLX's extraction makes of chat messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

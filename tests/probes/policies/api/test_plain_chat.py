@@ -1,7 +1,5 @@
 """Policies without a server of their own, on requests of other dialects."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

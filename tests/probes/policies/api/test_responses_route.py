@@ -1,7 +1,5 @@
 """Responses items as chat messages, and whom each of them came from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

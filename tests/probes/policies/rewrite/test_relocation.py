@@ -1,7 +1,5 @@
 """Template objects that move system turns themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

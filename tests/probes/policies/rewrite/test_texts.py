@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from chat_messages import owners
 from tplaudit.probes.conversation import Message

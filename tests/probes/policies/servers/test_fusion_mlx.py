@@ -1,7 +1,5 @@
 """What fusion-mlx does to conversations."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What llama.cpp's server does to a request before its engine renders it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

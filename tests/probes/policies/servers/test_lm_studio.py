@@ -1,7 +1,5 @@
 """LM Studio: what issue threads tell of it."""
 
-from __future__ import annotations
-
 import pytest
 from chat_messages import prepared
 from tplaudit import fixtures

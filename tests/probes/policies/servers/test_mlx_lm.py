@@ -1,7 +1,5 @@
 """mlx-lm's server: the form of messages, and what it refuses; the installed release is the reference."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

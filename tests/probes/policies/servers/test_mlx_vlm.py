@@ -1,7 +1,5 @@
 """mlx-vlm: three versions of its messages route, and the others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """MTPLX: the strict hoist of its earlier releases, and the user turns of release 2.12."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What Ollama's renderers get of a conversation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """oMLX's probe: what it renders, how it judges, what it remembers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

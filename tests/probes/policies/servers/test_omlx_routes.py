@@ -1,7 +1,5 @@
 """oMLX's routes: what its conversions, kwargs and second attempts make of requests in each dialect."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SGLang's routes and the versions of its messages route."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """vLLM's three routes and the versions of its messages route."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

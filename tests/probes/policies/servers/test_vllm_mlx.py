@@ -1,7 +1,5 @@
 """vllm-mlx: the hoist of its messages adapter, its chat normalisation, and whole routes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
