@@ -27,7 +27,6 @@ _LIMITS = "a number, or base, base+5%, base-200 and the like. Repeatable."
 
 
 def _limit(what: str) -> typer.models.OptionInfo:
-    """Declare the option of a budget."""
     found: typer.models.OptionInfo = typer.Option(
         metavar="LIMIT[@POLICY[@TRANSCRIPT]]",
         callback=options.given,
@@ -177,7 +176,6 @@ def command(given: GateOptions) -> None:
 
 
 def _settings(given: GateOptions) -> list[GateSettings]:
-    """Return the settings for each head: those of the file, with the options over them."""
     from ..probes.errors import UsageError
     from ..probes.gate.allowances import read_allowances
     from ..probes.gate.settings import find_settings, read_settings
@@ -240,7 +238,6 @@ def _check_files(given: GateOptions, several: Sequence[GateSettings], outputs: O
 
 
 def _reports(given: GateOptions, several: Sequence[GateSettings]) -> list[GateReport]:
-    """Run the gate for each head."""
     from ..probes.gate.gate import Gate, run_gate
     from ..probes.gate.observe.behaviour import CLOCK
 

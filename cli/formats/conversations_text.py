@@ -23,14 +23,7 @@ class TurnTable(Protocol):
 def draw_conversations(
     policy: PolicyReport, table: TurnTable, console: Console, only: int | None = None
 ) -> None:
-    """Print a policy's turns by conversations, and the sums.
-
-    Args:
-        policy: the turns.
-        table: makes a table of turns.
-        console: what is printed on.
-        only: number of the one conversation to print; None for all.
-    """
+    """Print a policy's turns by conversations, and the sums."""
     title = f"policy {policy.policy}"
     if len(policy.conversations) < 2:
         console.print(table(title, policy.turns, policy.totals))
@@ -59,7 +52,6 @@ def _in_a_line(each: ConversationReport) -> str:
 
 
 def _sums(policy: PolicyReport) -> Table:
-    """Return the sums of each conversation, and of all."""
     table = Table(
         title=escape(f"policy {policy.policy}, conversations"),
         title_justify="left",

@@ -259,7 +259,6 @@ def _draw_thinking(report: ProbeReport, console: Console) -> None:
 
 
 def _usual(placements: Sequence[PlacementReport], role: str) -> list[PlacementReport]:
-    """Return the plain matrix of one role."""
     return [row for row in placements if row.role == role and row.usual]
 
 

@@ -70,7 +70,6 @@ def draw(report: ReplayReport, console: Console, conversation: int | None = None
 
 
 def _table(title: str, turns: Sequence[TurnReport], totals: Totals, *, width: int) -> Table:
-    """Return some turns as a table, with their sums in its last row."""
     timed = totals.seconds is not None
     explained = any(turn.divergence and turn.divergence.cause for turn in turns)
     columns = [*_COUNTS, *(["seconds"] if timed else []), *(_WHY if explained else _WHERE)]
@@ -123,7 +122,6 @@ def _share(totals: Totals, explained: bool) -> list[str]:
 
 
 def _predicted(turns: Sequence[TurnReport]) -> bool:
-    """Return whether some of the seconds are predicted."""
     return any(turn.cost is not None and turn.cost.kind == "predicted" for turn in turns)
 
 

@@ -114,11 +114,6 @@ def evaluate(
     """Yield the result of every budget for every replay that it is about.
 
     A budget that is about no replay, or a replay of which no turn rendered, is not kept: nothing was checked.
-
-    Args:
-        budgets: the budgets.
-        replays: the numbers with the base's template and with the head's, for each transcript and policy.
-        predictor: how long prefills take; None where no budget limits seconds.
     """
     for budget in budgets:
         found = [(base, head) for base, head in replays if budget.covers(head)]

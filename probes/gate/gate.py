@@ -217,7 +217,6 @@ class _Replayed:
 
 
 def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: BehaviourComparison) -> _Replayed:
-    """Replay the transcripts with both templates."""
     from ..policies.registry import DEFAULTS, parse_policy
     from ..tokenization.files import load_bundled_tokenizer, load_tokenizer_named
     from ..transcripts.reader import open_transcript
@@ -256,7 +255,6 @@ def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Behaviour
 
 
 def _caches(replays: Sequence[tuple[ReplayNumbers, ReplayNumbers]]) -> str:
-    """Say which cache each policy's server keeps, and what the model's layers do."""
     policies: dict[str, dict[str, None]] = {}
     layers: dict[str, None] = {}
     for _, numbers in replays:

@@ -33,12 +33,6 @@ def lock(
 ) -> Lock:
     """Observe a model's templates.
 
-    Args:
-        model: anything that the gate takes.
-        kwargs: chat-template kwargs of all renders.
-        special_tokens: replace the model's own of the same names.
-        now: the clock that templates see.
-
     Raises:
         InputError: there is no template, or not a valid one.
     """
@@ -96,7 +90,6 @@ def _model(template: ChatTemplate) -> LockedModel:
 
 
 def _judged_differently(locked: Lock) -> str:
-    """Say why a signature does not fit templates that are the locked ones."""
     if locked.model is None:
         return (
             "the templates are those that were locked, but do not fit the signature of tplaudit "
@@ -109,7 +102,6 @@ def _judged_differently(locked: Lock) -> str:
 
 
 def _differing(was: LockedModel, now: LockedModel) -> Iterator[str]:
-    """Say what else of the model is another than when it was locked."""
     if was.model_type != now.model_type:
         yield f"the model's type was {was.model_type} and is now {now.model_type}"
     before, after = was.special_tokens, now.special_tokens

@@ -87,7 +87,6 @@ def _command(
     now: str | None,
     path: Path | None,
 ) -> str:
-    """Return the command that writes a signature."""
     words = ["tplaudit", "lock", source]
     if path not in (None, DEFAULT_FILE):
         words += ["--file", str(path)]

@@ -124,11 +124,6 @@ def variants_of(template: ChatTemplate, kwargs: Mapping[str, Any]) -> tuple[Swit
 def observe(template: ChatTemplate, variants: Sequence[Switched], observing: Observing) -> Behaviour:
     """Find out what a model's templates do.
 
-    Args:
-        template: the templates.
-        variants: switches with which some conversations are rendered as well.
-        observing: kwargs, clock and engine.
-
     Raises:
         InputError: a template is not valid Jinja, or the model has no default template.
     """
@@ -204,7 +199,6 @@ def _thinking(report: ThinkingReport) -> Iterator[tuple[Subject, str]]:
 
 
 def _verdicts(report: ThinkingReport) -> Iterator[tuple[str, str, str]]:
-    """Yield a form, the variant and the verdict."""
     yield "reasoning_content", "", report.history
     for form, verdict in report.fields.items():
         yield form, "", verdict

@@ -33,7 +33,6 @@ def retries(request: Request) -> tuple[Retry, ...]:
 
 
 def _after_complaints(request: Request) -> tuple[Retry, ...]:
-    """Return the answers to the two complaints about the order of roles."""
     collapsed = _collapsed(request.messages)
     answers = [*_alternating(request)]
     if collapsed is not None:
@@ -46,7 +45,6 @@ def _after_complaints(request: Request) -> tuple[Retry, ...]:
 
 
 def _after_type_error(request: Request) -> tuple[Retry, ...]:
-    """Return the attempts after a TypeError, each the next one's predecessor."""
     plain = _ladder(request)
     texts = tuple(_with_text_arguments(message) for message in request.messages)
     if all(old is new for old, new in zip(request.messages, texts, strict=True)):
@@ -223,7 +221,6 @@ def _with_tools_as_text(request: Request) -> Request:
 
 
 def _described(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Return the server's description of tools for a system message."""
     lines = ["# Available Tools", ""]
     for tool in tools:
         function = tool.get("function", tool)
