@@ -97,7 +97,7 @@ def is_bare(name: str) -> bool:
 
 
 def in_the_model_of(bare: ChatTemplate, other: ChatTemplate, keep: ExitStack) -> ChatTemplate:
-    """Return a template that stands alone as one of the other side's model, with its tokens and config.json."""
+    """Return a template that stands alone as one of the other model, with its tokens and config.json."""
     made_up = {name for name, text in BARE_TOKENS.items() if bare.special_tokens.get(name) == text}
     own = {name: text for name, text in bare.special_tokens.items() if name not in made_up}
     return ChatTemplate(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from chat_messages import A, U
 from tplaudit.probes.attribution.prompt import Prompt
 from tplaudit.probes.caches.stored_reply import opens_thinking, reply_of, stored_length, stores_thinking
 from tplaudit.probes.conversation import Message, Request, Transcript
@@ -22,9 +23,9 @@ STEADY = (
 STRIPS = STEADY.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
 END = "<|im_end|>"
 TOKENIZER = load_model(None).tokenizer
-REPLY = {"role": "assistant", "content": "It sails at nine.", "reasoning_content": "Look at the board."}
-ASKED = ({"role": "user", "content": "When does the ferry sail?"},)
-THEN = {"role": "user", "content": "And back?"}
+REPLY = A("It sails at nine.", reasoning_content="Look at the board.")
+ASKED = (U("When does the ferry sail?"),)
+THEN = U("And back?")
 
 
 def template(text):
@@ -75,7 +76,7 @@ def test_generated_ids_come_first_and_their_end_is_left_out():
     assert np.array_equal(found.ids, ids)
 
 
-@pytest.mark.parametrize("message", [None, {"role": "assistant", "content": ""}])
+@pytest.mark.parametrize("message", [None, A("")])
 def test_no_reply(message):
     assert reply(STEADY, message) is None
 
