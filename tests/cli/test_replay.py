@@ -270,10 +270,7 @@ def test_jobs_change_nothing_in_the_report(tplaudit) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        (CLAUDE, "--engine", "mlx"),
-        ("-", "--engine", "tokens"),
-    ],
+    [(CLAUDE, "--engine", "mlx"), ("-", "--engine", "tokens")],
     ids=["mlx", "transcript on stdin"],
 )
 def test_jobs_that_cannot_be(arguments: tuple[object, ...], tplaudit) -> None:

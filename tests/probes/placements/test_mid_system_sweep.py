@@ -33,7 +33,7 @@ EXPLAINED: dict[str, tuple[str, tuple[str, str]]] = {
         "`dict['from_keys']`, a type that can be called by accident; the `dict` that transformers gives to "
         "templates has no such thing.",
         ("not-evaluated", "in-place"),
-    ),
+    )
 }
 
 

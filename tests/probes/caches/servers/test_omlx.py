@@ -276,8 +276,7 @@ def test_the_furthest_stored_position_counts(prompts, size, whole):
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=14), min_size=1, max_size=10),
-    st.integers(1, 3),
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=14), min_size=1, max_size=10), st.integers(1, 3)
 )
 def test_without_tails_the_last_snapshot_counts(prompts, size):
     cache = PagedCache(size, trimmable=False)
