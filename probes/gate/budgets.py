@@ -120,17 +120,9 @@ def evaluate(
         for base, head in found:
             yield _result(budget, base, head, predictor)
         if not found:
-            yield BudgetResult(
-                budget.name,
-                budget.policy,
-                budget.transcript,
-                budget.limit.text,
-                None,
-                None,
-                None,
-                False,
-                "nothing was checked: no transcript and policy have these names",
-            )
+            names = (budget.name, budget.policy, budget.transcript)
+            what = "nothing was checked: no transcript and policy have these names"
+            yield BudgetResult(*names, budget.limit.text, reason=what)
 
 
 def _result(
@@ -146,8 +138,6 @@ def _result(
         None if allowed is None else round(allowed, 6),
         was,
         now,
-        False,
-        "",
         error=_error(budget, now, predictor),
     )
     if not head.rendered:

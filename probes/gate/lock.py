@@ -19,7 +19,7 @@ from .compare.compare import compare
 from .gate import Gate, base_side, judge
 from .lock_file import Lock, LockedModel
 from .observe.behaviour import CLOCK, Observing, observe, variants_of
-from .report import Change, GateReport
+from .report import GateReport
 from .settings import GateSettings
 from .sources import load_side
 
@@ -74,15 +74,14 @@ def check_lock(locked: Lock, model: str | None = None) -> GateReport:
     return dataclasses.replace(
         report,
         verdict="pass" if same else "fail",
-        changes=tuple(map(_failing, report.changes)),
+        changes=tuple(
+            change if change.kind == "cosmetic" else dataclasses.replace(change, severity="error")
+            for change in report.changes
+        ),
         notes=tuple(notes),
         against="signature",
         allow=(),
     )
-
-
-def _failing(change: Change) -> Change:
-    return change if change.kind == "cosmetic" else dataclasses.replace(change, severity="error")
 
 
 def _model(template: ChatTemplate) -> LockedModel:

@@ -170,7 +170,8 @@ def _view(template: ChatTemplate, variants: Sequence[Switched], observing: Obser
             prompts[shape.subject(LLAMACPP)] = (prompt,)
             if same is not None:
                 engines[shape.subject(LLAMACPP)] = same
-    thinking = dict(_thinking(examine_thinking(template, kwargs=kwargs, now=now)))
+    report = examine_thinking(template, kwargs=kwargs, now=now)
+    thinking = {Subject("thinking", form, variant): found for form, variant, found in _verdicts(report)}
     return View(by_placement(placements), thinking, prompts, engines, findings)
 
 
@@ -192,13 +193,8 @@ def placement(row: PlacementReport) -> Subject:
     return Subject(row.preceding, ",".join(words), RAW if row.profile == "raw" else switched)
 
 
-def _thinking(report: ThinkingReport) -> Iterator[tuple[Subject, str]]:
-    """Yield the verdicts of a report on reasoning, by the form in which it is given."""
-    for form, variant, verdict in _verdicts(report):
-        yield Subject("thinking", form, variant), verdict
-
-
 def _verdicts(report: ThinkingReport) -> Iterator[tuple[str, str, str]]:
+    """Yield the form in which reasoning is given, the variant and the verdict."""
     yield "reasoning_content", "", report.history
     for form, verdict in report.fields.items():
         yield form, "", verdict
