@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from token_ids import TEN
 from tplaudit.probes.caches.hashes import chain, recipe
+from tplaudit.probes.caches.registry import make_cache
+from tplaudit.probes.caches.servers import fusion_mlx, mlx_vlm, rapid_mlx, vllm, vllm_mlx
 
 QWEN = "Qwen3.8-27B-6bit"
 
@@ -69,3 +72,19 @@ def test_a_chain_can_be_continued(tokens, block_size, known):
         assert name == parent
     assert len(whole) == len(tokens) // block_size
     assert chain(ids, block_size, named=recipe("m"), known=whole[:known]) == whole
+
+
+@pytest.mark.parametrize(
+    ("cache", "named"),
+    [
+        ("fusion-mlx", recipe(root=fusion_mlx.ROOT)),
+        ("mlx-vlm", mlx_vlm.apc_recipe),
+        ("vllm", vllm.vllm_recipe()),
+        ("rapid-mlx:paged", recipe(root=rapid_mlx.ROOT)),
+        ("vllm-mlx:paged", recipe(root=vllm_mlx.ROOT)),
+    ],
+)
+def test_servers_caches_name_their_blocks_so(cache, named):
+    made = make_cache(cache, block_size=4)
+    made.store(TEN)
+    assert [block.name for block in made.match(TEN).blocks] == [*chain(TEN, 4, named=named)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_ids import array
+from token_ids import array, turn
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.hashes import recipe
 from tplaudit.probes.caches.paged import PagedCache
@@ -16,15 +16,6 @@ from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.token_range import TokenRange
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
-
-
-def turn(cache, tokens, marks=None):
-    """One request through an engine that only counts; returns what was reused."""
-    ids = array(tokens)
-    match = cache.match(ids)
-    with cache.pin(match):
-        cache.store(ids, match=match, marks=marks or PromptBoundaries())
-    return match.reused
 
 
 @dataclass(frozen=True)
