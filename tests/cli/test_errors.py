@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import refused
+from commands import failed, refused
 from tplaudit.fixtures import DEFAULT_MODEL, template, transcript
 
 CHAT = transcript("chat")
@@ -59,7 +59,7 @@ def test_a_broken_line_keeps_the_turns_before_it(tmp_path: Path, tplaudit) -> No
 def test_bad_template(name: str, tmp_path: Path, tplaudit) -> None:
     path = tmp_path / "template.jinja"
     path.write_text(TEMPLATES[name])
-    said = refused(tplaudit("replay", CHAT, "--model", path))
+    said = failed(tplaudit("replay", CHAT, "--model", path))
     if name == "does not parse":
         assert f"{path}:1: not a valid chat template" in said
     elif name == "one huge number":  # which is computed when the template is compiled
