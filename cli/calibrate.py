@@ -187,7 +187,6 @@ def _kept(points: int) -> str:
 def _measured(
     engine: MLXEngine, calibration: Calibration, file: Path, given: CalibrateOptions, *, again: bool
 ) -> CalibrateOutcome:
-    """Measure, and keep each run at once."""
     from ..probes.cost.calibration import keep_point
     from ..probes.cost.measure import calibrate, tokens_to_run
 

@@ -21,18 +21,17 @@ if TYPE_CHECKING:
     from .formats.gate.outputs import Outputs
 
 COMPARE = "Compare"
-BUDGETS = "Budgets"
+_BUDGETS = "Budgets"
 
 _LIMITS = "a number, or base, base+5%, base-200 and the like. Repeatable."
 
 
 def _limit(what: str) -> typer.models.OptionInfo:
-    """Declare the option of a budget."""
     found: typer.models.OptionInfo = typer.Option(
         metavar="LIMIT[@POLICY[@TRANSCRIPT]]",
         callback=options.given,
         help=f"{what}: {_LIMITS}",
-        rich_help_panel=BUDGETS,
+        rich_help_panel=_BUDGETS,
     )
     return found
 
@@ -121,12 +120,12 @@ class GateOptions:
     )
     max_seconds: Annotated[list[str] | None, _limit("Predicted seconds of prefill")] = None
     prefill_rate: Annotated[
-        float | None, options.option(BUDGETS, "Tokens per second, for predicted seconds.", metavar="N")
+        float | None, options.option(_BUDGETS, "Tokens per second, for predicted seconds.", metavar="N")
     ] = None
     calibration: Annotated[
         str | None,
         options.option(
-            BUDGETS,
+            _BUDGETS,
             "Predict seconds from what tplaudit calibrate measured, here or on another machine. "
             "Default: what it measured of this model on this machine.",
             metavar="FILE",
@@ -177,7 +176,6 @@ def command(given: GateOptions) -> None:
 
 
 def _settings(given: GateOptions) -> list[GateSettings]:
-    """Return the settings for each head: those of the file, with the options over them."""
     from ..probes.errors import UsageError
     from ..probes.gate.allowances import read_allowances
     from ..probes.gate.settings import find_settings, read_settings
@@ -202,14 +200,9 @@ def _settings(given: GateOptions) -> list[GateSettings]:
 
 
 def _budgets(given: GateOptions) -> tuple[Budget, ...]:
-    from ..probes.gate.budgets import read_budget_option
+    from ..probes.gate.budgets import BUDGETS, read_budget_option
 
-    limits = {
-        "max-avoidable-tokens": given.max_avoidable_tokens,
-        "max-reprefill-ratio": given.max_reprefill_ratio,
-        "min-divergence-depth": given.min_divergence_depth,
-        "max-seconds": given.max_seconds,
-    }
+    limits = {name: getattr(given, name.replace("-", "_")) for name in BUDGETS}
     return tuple(read_budget_option(name, text) for name, texts in limits.items() for text in texts or ())
 
 
@@ -225,22 +218,15 @@ def _check_files(given: GateOptions, several: Sequence[GateSettings], outputs: O
             where="-",
             fix="give the path of a file for all but one",
         )
-    names = dict.fromkeys(
-        name
-        for each in several
-        for name in (each.base, each.head, each.tokenizer, each.calibration)
-        if name is not None
-    )
+    named = (name for each in several for name in (each.base, each.head, each.tokenizer, each.calibration))
+    files = [file for name in dict.fromkeys(filter(None, named)) for file in files_of(name)]
     folder = several[0].transcripts
     transcripts = transcripts_in(Path(folder)) if folder is not None else ()
     settings = [] if given.config is None else [given.config]
-    outputs.check(
-        [*(file for name in names for file in files_of(name)), *map(str, (*transcripts, *settings))]
-    )
+    outputs.check([*files, *map(str, (*transcripts, *settings))])
 
 
 def _reports(given: GateOptions, several: Sequence[GateSettings]) -> list[GateReport]:
-    """Run the gate for each head."""
     from ..probes.gate.gate import Gate, run_gate
     from ..probes.gate.observe.behaviour import CLOCK
 

@@ -55,7 +55,6 @@ class HelpGroup(TyperGroup):
 
 
 def _summary(text: str | None) -> str:
-    """Return the first paragraph of a command's help."""
     return next(iter(_paragraphs(text)), "")
 
 
@@ -109,7 +108,6 @@ def _explanation(param: Any) -> str:
 
 
 def _draw(command: Any, ctx: Any, rows: list[HelpRow]) -> None:
-    """Print a command's usage, its help, two examples, and its arguments and options."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text

@@ -125,14 +125,7 @@ def _name(param: typer.CallbackParam) -> str:
 
 
 def option(panel: str, help: str, *names: str, **more: Any) -> Any:
-    """Declare an option.
-
-    Args:
-        panel: where `--help` shows it.
-        help: what it is for.
-        names: what it is called; by default as its field.
-        more: what else typer takes.
-    """
+    """Declare an option."""
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 

@@ -109,7 +109,6 @@ def _swept(names: list[str], settings: ProbeSettings, jobs: int) -> list[ProbeRe
 
 
 def _show(names: list[str], text: str, settings: ProbeSettings, as_json: bool, output: Path | None) -> None:
-    """Print the conversation of one placement, both prompts and the verdict."""
     from ..probes.errors import UsageError
     from ..probes.models.template_files import load_template
     from ..probes.placements.report import show_placement

@@ -263,7 +263,6 @@ def _run(
     policies: Sequence[Policy],
     engine: str,
 ) -> tuple[ReplayReport, int]:
-    """Replay under all policies; return the report and the exit code so far."""
     from .replay_run import in_processes, in_this_process, load_engine
 
     if given.jobs > 1 and len(policies) > 1:
@@ -273,7 +272,6 @@ def _run(
 
 
 def _write(given: ReplayOptions, report: ReplayReport) -> None:
-    """Write the report, or one turn of it. Raises UsageError where there is no such turn."""
     from ..probes.errors import UsageError
 
     numbers = {turn.turn for policy in report.policies for turn in policy.turns}

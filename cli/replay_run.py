@@ -141,7 +141,6 @@ def _announced(plan: PrefillPlan, prefill_timer: PrefillTimer) -> str:
 
 
 def _run(replay: Replay, plan: PrefillPlan | None) -> None:
-    """Run all turns, with progress on stderr."""
     started = time.monotonic()
     with progress("replaying …") as status:
         for number, turns in enumerate(replay.turns(), 1):

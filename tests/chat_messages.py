@@ -1,12 +1,20 @@
 """Messages, requests and what policies make of them, as the tests write them: short."""
 
-from __future__ import annotations
-
+import json
+from pathlib import Path
 from typing import Any
 
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.policies.base import Prepared
 from tplaudit.probes.policies.registry import Action, parse_policy
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
+CALLS = {"tool_calls": [CALL]}
+BOUNDARY = {"_preserve_role_boundary": True}
+AFTER_TOOL = (("S", "s"), ("U", "u"), ("A", "", CALLS), ("T", "r"), ("S", "n"))
+VECTORS: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "data" / "policy_vectors.json").read_text(encoding="utf-8")
+)
 
 
 def S(content: Any, **keys: Any) -> dict[str, Any]:
@@ -27,6 +35,11 @@ def T(content: Any) -> dict[str, Any]:
 
 def part(text: Any, kind: str = "text") -> dict[str, Any]:
     return {"type": kind, "text": text}
+
+
+def vectors_of(policy: str) -> list[dict[str, Any]]:
+    """The vectors of policies whose name begins so: messages, and what a server made of them."""
+    return [vector for vector in VECTORS if vector["policy"].startswith(policy)]
 
 
 def request_of(messages: list[dict[str, Any]], **fields: Any) -> Request:

@@ -1,7 +1,5 @@
 """Small sessions of a ferry's planner, replayed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

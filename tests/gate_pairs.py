@@ -1,7 +1,5 @@
 """`tplaudit gate` on the bundled pairs of templates."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 from pathlib import Path

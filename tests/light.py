@@ -6,8 +6,6 @@ runs the commands with PYTHON, of an environment that has no more than `pip inst
 interpreter that runs this script, which has the extra. Prints what differs; ends with 1 where anything does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ Every conversation is replayed as two requests, the second of which goes on behi
 the first prompt is a prefix of the second. What a remedy wins is counted again here, from whole texts.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Small templates that write reasoning where a condition holds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tplaudit.probes.templates.template import ChatTemplate

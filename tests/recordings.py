@@ -1,7 +1,5 @@
 """The recordings of tests/data, unpacked where a test needs a file."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reports of `render` on the bundled sessions, and their text on a terminal."""
 
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every folder of tests/cases: the expected prompts, errors and divergences, one character per token."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

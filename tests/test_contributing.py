@@ -1,7 +1,5 @@
 """CONTRIBUTING.md's guide, followed in a copy of the project: what it adds is there and works."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

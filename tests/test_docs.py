@@ -1,7 +1,5 @@
 """README.md and docs/: what they show is what the code does, and what they point to exists."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json

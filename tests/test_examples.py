@@ -1,7 +1,5 @@
 """The scripts of docs/examples that record sessions, between a client and a stand-in for a model server."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import stat

@@ -1,7 +1,5 @@
 """The project as a whole: what start-up imports, what the wheel holds, and what no file may name."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

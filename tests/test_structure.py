@@ -1,7 +1,5 @@
 """The house: rooms import upwards only, nothing imports in a circle, and every module has its tests."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -220,7 +218,7 @@ ELSEWHERE: dict[str, str] = {
         "probes/policies/kind probes/policies/servers/omlx_parts"
     ),
     "What commands print or share: read by the test of each command.": (
-        "cli/formats/calibration_text cli/formats/conversations_text cli/formats/findings_text "
+        "cli/formats/calibration_text cli/formats/findings_text "
         "cli/formats/rules_text cli/formats/tables cli/formats/transcripts_text"
     ),
     "Kinds of state, copied out and back in models that compute: engine/test_states.py.": (

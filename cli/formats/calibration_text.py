@@ -17,13 +17,7 @@ UNSTEADY = 0.3
 
 
 def draw(calibration: Calibration, file: Path, console: Console) -> None:
-    """Print the measurements with what the fitted model predicts for them, and the error.
-
-    Args:
-        calibration: the measurements, at least one.
-        file: where they are kept.
-        console: where to print.
-    """
+    """Print the measurements with what the fitted model predicts for them, and the error."""
     cost = calibration.cost
     assert cost is not None
     table = Table(pad_edge=False)

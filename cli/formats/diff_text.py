@@ -48,7 +48,6 @@ def _entries(reports: Sequence[RenderReport]) -> Iterator[tuple[PromptDiff | Non
 
 
 def _sentence(diff: PromptDiff) -> str:
-    """Say why there is nothing to show."""
     if diff.same:
         return f"{diff.before} and {diff.after} give the same prompt ({diff.shared_chars:,} characters)."
     failed = (f"{side} gave no prompt: {side.error}" for side in (diff.before, diff.after) if side.error)

@@ -16,14 +16,7 @@ _WORDS = {"error": ("✗ error", "red"), "warning": ("! warning", "yellow"), "no
 def draw_findings(
     findings: Sequence[Finding], ignored: Sequence[Ignored], source: str, console: Console
 ) -> None:
-    """Print findings with what helps, and what was accepted.
-
-    Args:
-        findings: those that count.
-        ignored: those that an ignore file accepts.
-        source: the template that they are about.
-        console: where to print.
-    """
+    """Print findings with what helps, and what was accepted."""
     if not findings:
         console.print("[green]✓[/green] No findings.")
     for each in findings:

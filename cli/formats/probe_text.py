@@ -126,19 +126,10 @@ def draw_placement(shown: Mapping[str, Any], console: Console) -> None:
     ]
     if shown["request_tools"] is not None:
         lines += ["", "tools", f"  {json.dumps(shown['request_tools'], ensure_ascii=False)}"]
-    for name, title in (
-        ("prompt_before", "prompt of the messages before it"),
-        ("prompt_with", "prompt with it"),
-    ):
-        text = shown[name]
-        lines += [
-            "",
-            title,
-            *(
-                f"  | {line}"
-                for line in ("(none: the template raised)" if text is None else text).split("\n")
-            ),
-        ]
+    titles = {"prompt_before": "prompt of the messages before it", "prompt_with": "prompt with it"}
+    for name, title in titles.items():
+        text = "(none: the template raised)" if shown[name] is None else shown[name]
+        lines += ["", title, *(f"  | {line}" for line in text.split("\n"))]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -259,7 +250,6 @@ def _draw_thinking(report: ProbeReport, console: Console) -> None:
 
 
 def _usual(placements: Sequence[PlacementReport], role: str) -> list[PlacementReport]:
-    """Return the plain matrix of one role."""
     return [row for row in placements if row.role == role and row.usual]
 
 

@@ -21,15 +21,7 @@ _LONGEST, _LEAST = 400, 100
 def draw_prompt(
     prompt: str, spans: Sequence[TextSpan], special: Sequence[str], console: Console, *, full: bool
 ) -> None:
-    """Print a prompt. In front of each line are the messages whose texts are in it.
-
-    Args:
-        prompt: the text.
-        spans: where texts of messages stand in it.
-        special: the special tokens, which are shown reversed.
-        console: where to print.
-        full: fold nothing.
-    """
+    """Print a prompt. In front of each line are the messages whose texts are in it."""
     owners = _Styles([(span.start, span.end, colour_of(span.message)) for span in spans])
     pattern = re.compile("|".join(map(re.escape, special)))
     tokens = _Styles([(*match.span(), "reverse") for match in pattern.finditer(prompt)] if special else [])

@@ -116,15 +116,14 @@ def _routes(turn: RenderedTurn) -> dict[str, list[str]]:
 
 def _grouped(policies: Sequence[Rendered], key: Callable[[Rendered], Any]) -> list[list[Rendered]]:
     """Group policies by their result, in the order of the first of each group."""
-    groups: list[tuple[Any, list[Rendered]]] = []
+    groups: list[list[Rendered]] = []
     for each in policies:
-        mine = key(each)
-        same = next((group for other, group in groups if other == mine), None)
+        same = next((group for group in groups if key(group[0]) == key(each)), None)
         if same is None:
-            groups.append((mine, [each]))
+            groups.append([each])
         else:
             same.append(each)
-    return [group for _, group in groups]
+    return groups
 
 
 def _outcome(rendered: Rendered) -> Any:
@@ -169,12 +168,12 @@ def _verdict(rendered: Rendered) -> str:
     words = _words(rendered)
     if rendered.error is not None or not later or len(words) == 1:
         return "\n".join(f"[{colour}]{word}[/{colour}]" for word, colour, _ in words)
-    outcomes = sorted({each.outcome for each in later}, key=_ORDER.__getitem__)
-    return "\n".join(
-        f"[{_WORDS[outcome][1]}]{_WORDS[outcome][0]}[/{_WORDS[outcome][1]}] "
-        f"{listed([each.message for each in later if each.outcome == outcome], 4)}"
-        for outcome in outcomes
-    )
+    lines = []
+    for outcome in sorted({each.outcome for each in later}, key=_ORDER.__getitem__):
+        word, colour, _ = _WORDS[outcome]
+        which = listed([each.message for each in later if each.outcome == outcome], 4)
+        lines.append(f"[{colour}]{word}[/{colour}] {which}")
+    return "\n".join(lines)
 
 
 def _words(rendered: Rendered) -> list[tuple[str, str, str]]:

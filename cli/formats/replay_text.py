@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from ...probes.replay.replay_report import (
+    ConversationReport,
     Divergence,
     PolicyReport,
     Remedy,
@@ -19,7 +20,6 @@ from ...probes.replay.replay_report import (
     TurnReport,
 )
 from ...probes.replay.summary import fails_sentence
-from .conversations_text import draw_conversations
 from .durations import duration
 from .tables import titled
 
@@ -46,7 +46,7 @@ def draw(report: ReplayReport, console: Console, conversation: int | None = None
             console.print(escape(f"policy {policy.policy} {fails_sentence(policy.fails)}"), style="red")
             console.print()
             continue
-        draw_conversations(policy, partial(_table, width=console.width), console, conversation)
+        _draw_conversations(policy, console, conversation)
         console.print(escape(policy.summary))
         for line in (*_unexplained(policy), *_tried(policy)):
             console.print(escape(line))
@@ -71,8 +71,54 @@ def draw(report: ReplayReport, console: Console, conversation: int | None = None
         )
 
 
-def _table(title: str, turns: Sequence[TurnReport], totals: Totals, *, width: int) -> Table:
-    """Return some turns as a table, with their sums in its last row."""
+def _draw_conversations(policy: PolicyReport, console: Console, only: int | None) -> None:
+    """Print a policy's turns by conversations, and the sums: a table for each that diverges, else a line."""
+    title = f"policy {policy.policy}"
+    if len(policy.conversations) < 2:
+        console.print(_table(title, policy.turns, policy.totals, console.width))
+        return
+    for each in policy.conversations:
+        if only not in (None, each.conversation):
+            continue
+        turns = [turn for turn in policy.turns if turn.conversation == each.conversation]
+        if only is not None or any(turn.divergence or turn.error or turn.avoidable for turn in turns):
+            console.print(_table(f"{title}, {each.shown}", turns, each.totals, console.width))
+        else:
+            console.print(escape(f"{title}, {_in_a_line(each)}"), soft_wrap=True)
+    if only is None:
+        console.print(_sums(policy))
+
+
+def _in_a_line(each: ConversationReport) -> str:
+    totals = each.totals
+    turns = f"turn {each.turns[0]}"
+    if len(each.turns) > 1:
+        turns = f"{len(each.turns)} turns, {each.turns[0]} to {each.turns[-1]}"
+    return (
+        f"{each.shown} ({turns}): no prompt diverges; {totals.reused:,} of {totals.prompt_tokens:,} tokens "
+        f"reused, {totals.reprefill:,} prefilled."
+    )
+
+
+def _sums(policy: PolicyReport) -> Table:
+    table = titled(escape(f"policy {policy.policy}, conversations"), "conversation")
+    for name in ("turns", "raised", "prompt", "reused", "re-prefill", "unavoidable", "avoidable"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in policy.conversations:
+        name = f" {each.name}" if each.name else ""
+        shown = f"{each.conversation}{name}{' (a guess)' if each.guessed else ''}"
+        table.add_row(escape(shown), *_sum_cells(len(each.turns), each.totals))
+    table.add_section()
+    table.add_row("all", *_sum_cells(len(policy.turns), policy.totals), style="bold")
+    return table
+
+
+def _sum_cells(turns: int, totals: Totals) -> list[str]:
+    counts = (turns, totals.failed, totals.prompt_tokens, totals.reused, totals.reprefill)
+    return [f"{count:,}" for count in (*counts, totals.unavoidable, totals.avoidable)]
+
+
+def _table(title: str, turns: Sequence[TurnReport], totals: Totals, width: int) -> Table:
     timed = totals.seconds is not None
     explained = any(turn.divergence and turn.divergence.cause for turn in turns)
     columns = [*_COUNTS, *(["seconds"] if timed else []), *(_WHY if explained else _WHERE)]
@@ -137,7 +183,6 @@ def _share(totals: Totals, explained: bool) -> list[str]:
 
 
 def _predicted(turns: Sequence[TurnReport]) -> bool:
-    """Return whether some of the seconds are predicted."""
     return any(turn.cost is not None and turn.cost.kind == "predicted" for turn in turns)
 
 
@@ -185,13 +230,10 @@ def _row(same: Sequence[TurnReport], timed: bool, explained: bool) -> list[str]:
         number = str(turn.turn) if len(same) == 1 else f"{turn.turn}-{same[-1].turn}"
         return [number, *[""] * (7 if timed else 6), escape(turn.error), *(["", ""] if explained else [])]
     avoidable = _number(turn.avoidable)
+    counts = (turn.prompt_tokens, turn.depth, turn.reused, turn.reprefill, turn.unavoidable)
     return [
         str(turn.turn),
-        _number(turn.prompt_tokens),
-        _number(turn.depth),
-        _number(turn.reused),
-        _number(turn.reprefill),
-        _number(turn.unavoidable),
+        *map(_number, counts),
         f"[yellow]{avoidable}[/yellow]" if turn.avoidable else avoidable,
         *([_cost(turn)] if timed else []),
         *map(escape, _why(turn) if explained else [_difference(turn)]),
@@ -273,13 +315,10 @@ def _comparison(report: ReplayReport) -> Table:
     for policy in sorted(report.policies, key=lambda each: each.totals.failed):
         totals = policy.totals
         avoidable = f"{_number(totals.avoidable)} ({_percent(totals.avoidable, totals.prompt_tokens)})"
+        counts = (len(policy.turns), totals.failed, totals.prompt_tokens, totals.reused, totals.reprefill)
         table.add_row(
             escape(policy.policy),
-            _number(len(policy.turns)),
-            _number(totals.failed),
-            _number(totals.prompt_tokens),
-            _number(totals.reused),
-            _number(totals.reprefill),
+            *map(_number, counts),
             "fails" if policy.fails else avoidable,
             *([_seconds(totals.seconds, _predicted(policy.turns)), _wasted(totals)] if timed else []),
         )
@@ -345,21 +384,13 @@ def _replies(report: ReplayReport) -> str:
     if report.cache.store == "prompt":
         return ""
     replies = [turn.reply for policy in report.policies for turn in policy.turns if turn.reply]
-    said = [
-        f"{count:,} {words}"
-        for count, words in (
-            (
-                sum(each.source == "generated" and each.tokens > 0 for each in replies),
-                "with their generated ids",
-            ),
-            (
-                sum(each.source == "text" and each.tokens > 0 for each in replies),
-                "with the ids of their text",
-            ),
-            (sum(not each.tokens for each in replies), f"left out by the server{_leaving(report)}"),
-        )
-        if count
-    ]
+    counts = Counter(each.source if each.tokens else "" for each in replies)
+    words = {
+        "generated": "with their generated ids",
+        "text": "with the ids of their text",
+        "": f"left out by the server{_leaving(report)}",
+    }
+    said = [f"{counts[kind]:,} {what}" for kind, what in words.items() if counts[kind]]
     return f" Replies are stored: {', '.join(said) or 'the transcript has none'}."
 
 

@@ -248,11 +248,9 @@ class SequenceCache:
         self._entries.append(entry)
 
     def _victim(self) -> SequenceEntry:
-        """Return the sequence that gives way next."""
         return self._entries[0]
 
     def _insert(self, entry: SequenceEntry) -> None:
-        """Take a sequence in, and make room for it."""
         superfluous = self.drops_prefixes and self._cuttable(entry)
         for other in self._begun(entry):
             if superfluous or other.length == entry.length:
@@ -262,11 +260,9 @@ class SequenceCache:
     # What they share
 
     def _shared(self, prompt: TokenSequence) -> list[tuple[SequenceEntry, int]]:
-        """Return the sequences, each with the number of tokens that a prompt shares with it."""
         return [(entry, entry.ids.common(prompt)) for entry in self._entries]
 
     def _begun(self, entry: SequenceEntry) -> list[SequenceEntry]:
-        """Return the sequences that one begins with or is equal to."""
         return [other for other in self._entries if other.ids.common(entry.ids) == other.length]
 
     def _make_room(self, entry: SequenceEntry) -> None:
@@ -304,7 +300,6 @@ class SequenceCache:
         self._statistics = self._statistics.plus(evicted_blocks=1)
 
     def _cost(self, entry: SequenceEntry) -> int:
-        """Return the bytes that a sequence takes besides those that are held."""
         if not self.shared:
             return entry.nbytes
         known = max((other.ids.common(entry.ids) for other in self._entries), default=0)

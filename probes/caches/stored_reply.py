@@ -54,13 +54,7 @@ class Reply:
 
 
 def reply_of(prompt: Prompt, policy: Policy, tokenizer: Tokenizer) -> Reply | None:
-    """Return the reply to a prompt; None where the transcript has none, or it cannot be told as text.
-
-    Args:
-        prompt: the prompt.
-        policy: what made it; it puts the reply into chat form.
-        tokenizer: encodes the text by itself, since the model wrote it behind the prompt's last token.
-    """
+    """Return the reply to a prompt; None where the transcript has none, or it cannot be told as text."""
     reply = prompt.client.reply
     if reply is None:
         return None
@@ -90,13 +84,7 @@ def opens_thinking(prompt: Prompt) -> bool:
 
 
 def stores_thinking(cache: str, template: ChatTemplate, prompt: Prompt) -> bool:
-    """Tell whether a server stores replies that think.
-
-    Args:
-        cache: the name of its cache.
-        template: the template.
-        prompt: the prompt, whose kwargs count.
-    """
+    """Tell whether a server stores replies that think."""
     stores = find_cache(cache).stores_thinking
     return stores is None or stores(template, prompt.rendered.kwargs)
 

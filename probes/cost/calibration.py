@@ -161,13 +161,7 @@ def identified(
 def model_identity(
     model: ReplayModel, kv_bits: int | None = None, kv_group_size: int = KV_GROUP_SIZE
 ) -> CalibratedModel | None:
-    """Return what a calibration knows a replay's model by; None for a bare template.
-
-    Args:
-        model: the model.
-        kv_bits: as of `identified`.
-        kv_group_size: as of `identified`.
-    """
+    """Return what a calibration knows a replay's model by; None for a bare template."""
     if model.kind == "template" or not (model.directory / "config.json").is_file():
         return None
     return identified(model.directory, model.source, kv_bits, kv_group_size)

@@ -57,12 +57,7 @@ class Progress:
 
 
 def steps(deepest: int, repeats: int = 1) -> tuple[MeasuredStep, ...]:
-    """Return what to measure.
-
-    Args:
-        deepest: the longest prefix to stand in the cache, in tokens.
-        repeats: runs of each length.
-    """
+    """Return what to measure."""
     depths = sorted({round(deepest * part) for part in _PARTS})
     lengths = [each for each in NEW_TOKENS if each <= max(deepest // 4, NEW_TOKENS[0])]
     runs = tuple(each for each in lengths for _ in range(repeats))
@@ -85,13 +80,7 @@ def new_calibration(engine: MLXEngine, model: CalibratedModel) -> Calibration:
 
 
 def tokens_to_run(start: Calibration | None, deepest: int, repeats: int) -> int:
-    """Return how many tokens a calibration still has to prefill.
-
-    Args:
-        start: what was measured before, if anything.
-        deepest: as of `calibrate`.
-        repeats: as of `calibrate`.
-    """
+    """Return how many tokens a calibration still has to prefill."""
     return _tokens(_missing(start, steps(deepest, repeats)))
 
 

@@ -95,11 +95,6 @@ def load_engine(
 ) -> MLXEngine:
     """Load a model's weights, after downloading what is missing of a model of the hub.
 
-    Args:
-        model: where it is.
-        kv_bits: as of `MLXEngine.load`.
-        kv_group_size: as of `MLXEngine.load`.
-
     Raises:
         InputError: they cannot be had or loaded, or the architecture cannot be replayed.
     """

@@ -364,7 +364,6 @@ def _part(cache: Any) -> Part:
 
 
 def _snapshot(blocks: Sequence[StateBlock], length: int) -> tuple[Arrays, ...]:
-    """Return the recurrent state at a position; nothing where there is none."""
     return next((block.recurrent for block in blocks if block.end == length), ())
 
 

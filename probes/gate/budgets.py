@@ -114,28 +114,15 @@ def evaluate(
     """Yield the result of every budget for every replay that it is about.
 
     A budget that is about no replay, or a replay of which no turn rendered, is not kept: nothing was checked.
-
-    Args:
-        budgets: the budgets.
-        replays: the numbers with the base's template and with the head's, for each transcript and policy.
-        predictor: how long prefills take; None where no budget limits seconds.
     """
     for budget in budgets:
         found = [(base, head) for base, head in replays if budget.covers(head)]
         for base, head in found:
             yield _result(budget, base, head, predictor)
         if not found:
-            yield BudgetResult(
-                budget.name,
-                budget.policy,
-                budget.transcript,
-                budget.limit.text,
-                None,
-                None,
-                None,
-                False,
-                "nothing was checked: no transcript and policy have these names",
-            )
+            names = (budget.name, budget.policy, budget.transcript)
+            what = "nothing was checked: no transcript and policy have these names"
+            yield BudgetResult(*names, budget.limit.text, reason=what)
 
 
 def _result(
@@ -151,8 +138,6 @@ def _result(
         None if allowed is None else round(allowed, 6),
         was,
         now,
-        False,
-        "",
         error=_error(budget, now, predictor),
     )
     if not head.rendered:

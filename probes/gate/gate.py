@@ -9,7 +9,6 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Literal
 
-from ... import __version__
 from ...fixtures import DEFAULT_MODEL, TRANSCRIPTS
 from ..errors import InputError, UsageError
 from ..findings import Severity
@@ -25,7 +24,7 @@ from .observe.behaviour import CLOCK, Behaviour, Observing, observe, variants_of
 from .observe.engine import engine_or_reason
 from .observe.replays import Replaying, ReplayNumbers, named, replay, replayed, transcripts_in
 from .prediction import Predictor, calibrated, predictor
-from .report import SCHEMA, BudgetResult, GateReport, GateSide, fails, outcome, severities
+from .report import BudgetResult, GateReport, GateSide, fails, outcome, severities
 from .settings import GateSettings
 from .sources import MissingAtRevision, annotated_path, in_the_model_of, is_bare, load_side
 from .subject import Subject
@@ -98,17 +97,10 @@ def _run(gate: Gate, keep: ExitStack) -> GateReport:
     if predicting is not None:
         prefills = [each for _, numbers in replayed.numbers for each in numbers.prefills]
         notes += predicting.explained(prefills)
-    return judge(
-        gate,
-        (base_side(base), base_side(head)),
-        replace(
-            found,
-            differences=(*found.differences, *replayed.differences),
-            checks=(*found.checks, *replayed.checks),
-        ),
-        budgets,
-        notes=(*notes, *replayed.notes),
-    )
+    differences = (*found.differences, *replayed.differences)
+    everything = replace(found, differences=differences, checks=(*found.checks, *replayed.checks))
+    sides = (base_side(base), base_side(head))
+    return judge(gate, sides, everything, budgets, notes=(*notes, *replayed.notes))
 
 
 def judge(
@@ -151,8 +143,6 @@ def judge(
     severe = severities(merged, evaluated, warnings)
     least: Severity = "error" if gate.fail_on == "never" else gate.fail_on
     return GateReport(
-        schema=SCHEMA,
-        tplaudit=__version__,
         verdict="fail" if empty or fails(severe, least) else "pass",
         outcome=outcome(merged, compared),
         base=sides[0],
@@ -179,16 +169,11 @@ def base_side(template: ChatTemplate | Behaviour) -> GateSide:
 def _new(gate: Gate, head: ChatTemplate, error: InputError) -> GateReport:
     """Report on a template that the base does not have, which somebody has allowed."""
     return GateReport(
-        schema=SCHEMA,
-        tplaudit=__version__,
         verdict="pass",
         outcome="nothing-checked",
         base=GateSide(gate.settings.base or "", {}),
         head=base_side(head),
         path=annotated_path(gate.settings.head or ""),
-        changes=(),
-        budgets=(),
-        checks=(),
         notes=(f"the template is new, as --allow new permits ({error.what})",),
     )
 
@@ -217,7 +202,6 @@ class _Replayed:
 
 
 def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: BehaviourComparison) -> _Replayed:
-    """Replay the transcripts with both templates."""
     from ..policies.registry import DEFAULTS, parse_policy
     from ..tokenization.files import load_bundled_tokenizer, load_tokenizer_named
     from ..transcripts.reader import open_transcript
@@ -256,7 +240,6 @@ def _replay(gate: Gate, base: ChatTemplate, head: ChatTemplate, found: Behaviour
 
 
 def _caches(replays: Sequence[tuple[ReplayNumbers, ReplayNumbers]]) -> str:
-    """Say which cache each policy's server keeps, and what the model's layers do."""
     policies: dict[str, dict[str, None]] = {}
     layers: dict[str, None] = {}
     for _, numbers in replays:
@@ -279,18 +262,15 @@ def _predicting(settings: GateSettings, *sides: ChatTemplate) -> Predictor:
         found = predictor(settings.prefill_rate, None)
     else:
         found = calibrated(settings.calibration, model)
-    if found is None:
-        bare = model is None
-        raise UsageError(
-            "seconds are predicted, and a template alone does not say from which model's calibration"
-            if bare
-            else "seconds are predicted, and this model was not calibrated on this machine",
-            where="max-seconds",
-            fix="add --calibration FILE or --prefill-rate TOKENS_PER_SECOND"
-            if bare
-            else "run tplaudit calibrate MODEL, or add --prefill-rate TOKENS_PER_SECOND",
-        )
-    return found
+    if found is not None:
+        return found
+    if model is None:
+        what = "a template alone does not say from which model's calibration"
+        fix = "add --calibration FILE or --prefill-rate TOKENS_PER_SECOND"
+    else:
+        what = "this model was not calibrated on this machine"
+        fix = "run tplaudit calibrate MODEL, or add --prefill-rate TOKENS_PER_SECOND"
+    raise UsageError(f"seconds are predicted, and {what}", where="max-seconds", fix=fix)
 
 
 def _model_with(file: str, *sides: ChatTemplate) -> Path | None:

@@ -19,7 +19,7 @@ from .compare.compare import compare
 from .gate import Gate, base_side, judge
 from .lock_file import Lock, LockedModel
 from .observe.behaviour import CLOCK, Observing, observe, variants_of
-from .report import Change, GateReport
+from .report import GateReport
 from .settings import GateSettings
 from .sources import load_side
 
@@ -32,12 +32,6 @@ def lock(
     now: datetime = CLOCK,
 ) -> Lock:
     """Observe a model's templates.
-
-    Args:
-        model: anything that the gate takes.
-        kwargs: chat-template kwargs of all renders.
-        special_tokens: replace the model's own of the same names.
-        now: the clock that templates see.
 
     Raises:
         InputError: there is no template, or not a valid one.
@@ -80,15 +74,14 @@ def check_lock(locked: Lock, model: str | None = None) -> GateReport:
     return dataclasses.replace(
         report,
         verdict="pass" if same else "fail",
-        changes=tuple(map(_failing, report.changes)),
+        changes=tuple(
+            change if change.kind == "cosmetic" else dataclasses.replace(change, severity="error")
+            for change in report.changes
+        ),
         notes=tuple(notes),
         against="signature",
         allow=(),
     )
-
-
-def _failing(change: Change) -> Change:
-    return change if change.kind == "cosmetic" else dataclasses.replace(change, severity="error")
 
 
 def _model(template: ChatTemplate) -> LockedModel:
@@ -96,7 +89,6 @@ def _model(template: ChatTemplate) -> LockedModel:
 
 
 def _judged_differently(locked: Lock) -> str:
-    """Say why a signature does not fit templates that are the locked ones."""
     if locked.model is None:
         return (
             "the templates are those that were locked, but do not fit the signature of tplaudit "
@@ -109,7 +101,6 @@ def _judged_differently(locked: Lock) -> str:
 
 
 def _differing(was: LockedModel, now: LockedModel) -> Iterator[str]:
-    """Say what else of the model is another than when it was locked."""
     if was.model_type != now.model_type:
         yield f"the model's type was {was.model_type} and is now {now.model_type}"
     before, after = was.special_tokens, now.special_tokens

@@ -87,7 +87,6 @@ def _command(
     now: str | None,
     path: Path | None,
 ) -> str:
-    """Return the command that writes a signature."""
     words = ["tplaudit", "lock", source]
     if path not in (None, DEFAULT_FILE):
         words += ["--file", str(path)]
@@ -118,18 +117,15 @@ def to_text(locked: Lock) -> str:
     views = {
         name: {
             "placements": {str(subject): verdict(row) for subject, row in view.placements.items()},
-            "thinking": {_form(subject): verdict for subject, verdict in view.thinking.items()},
+            "thinking": {
+                str(subject).removeprefix("thinking/"): found for subject, found in view.thinking.items()
+            },
             "findings": {str(finding): None for finding in view.findings},
             "prompts": dict(_prompts(view.prompts)),
         }
         for name, view in behaviour.views.items()
     }
     return "".join(_lines({**head, "views": views})) + "\n"
-
-
-def _form(subject: Subject) -> str:
-    """Return a form of reasoning and its variant, as a signature file names a verdict on it."""
-    return str(subject).removeprefix("thinking/")
 
 
 def _prompts(prompts: Mapping[Subject, tuple[PromptOutline, ...]]) -> Iterator[tuple[str, list[Any]]]:

@@ -36,11 +36,7 @@ class Predictor:
         return sum(self.seconds(tokens, depth) for tokens, depth in prefills)
 
     def explained(self, prefills: Iterable[Prefill]) -> Iterator[str]:
-        """Say what seconds are predicted from and how good that is, in sentences without a full stop.
-
-        Args:
-            prefills: all that were predicted.
-        """
+        """Say what seconds are predicted from and how good that is, in sentences without a full stop."""
         known = "" if self.error is None else f", with an error of {self.error:.0%} (root mean square)"
         yield f"seconds are predicted from {self.source}{known}"
         longest = self.longest

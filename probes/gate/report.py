@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ... import __version__
 from ..documents import plain, several
 from ..findings import SEVERITIES, Severity
 from .compare.compare import Check
@@ -77,11 +78,11 @@ class BudgetResult:
     policy: str
     transcript: str
     limit: str
-    allowed: float | None
-    base: float | None
-    head: float | None
-    passed: bool
-    reason: str
+    allowed: float | None = None
+    base: float | None = None
+    head: float | None = None
+    passed: bool = False
+    reason: str = ""
     accepted: str | None = None
     error: float | None = None
 
@@ -94,7 +95,7 @@ class GateSide:
     sha256: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateReport:
     """What a change of a template does.
 
@@ -116,16 +117,16 @@ class GateReport:
             does, or where the base is a signature.
     """
 
-    schema: str
-    tplaudit: str
+    schema: str = SCHEMA
+    tplaudit: str = __version__
     verdict: Literal["pass", "fail"]
     outcome: Outcome
     base: GateSide
     head: GateSide
     path: str | None
-    changes: tuple[Change, ...]
-    budgets: tuple[BudgetResult, ...]
-    checks: tuple[Check, ...]
+    changes: tuple[Change, ...] = ()
+    budgets: tuple[BudgetResult, ...] = ()
+    checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     against: Against = "template"

@@ -97,13 +97,7 @@ def is_bare(name: str) -> bool:
 
 
 def in_the_model_of(bare: ChatTemplate, other: ChatTemplate, keep: ExitStack) -> ChatTemplate:
-    """Return a template that stands alone as one of the other side's model, with its tokens and config.json.
-
-    Args:
-        bare: the template.
-        other: the model.
-        keep: what removes the files of that model when it ends.
-    """
+    """Return a template that stands alone as one of the other model, with its tokens and config.json."""
     made_up = {name for name, text in BARE_TOKENS.items() if bare.special_tokens.get(name) == text}
     own = {name: text for name, text in bare.special_tokens.items() if name not in made_up}
     return ChatTemplate(
@@ -154,23 +148,22 @@ def _checked_out(source: GitSource) -> Iterator[Path]:
     """Write the files of a path at a revision into a temporary folder; yields the path to load."""
     dotted = source.path in (".", "..") or source.path.startswith(("./", "../"))
     path = _from_root(source.path) if dotted else source.path.rstrip("/")
-    if source.revision == "HEAD" and _git_status(["rev-parse", "--verify", "--quiet", "HEAD"]):
+    if source.revision == "HEAD" and _completed("rev-parse", "--verify", "--quiet", "HEAD").returncode:
         raise MissingAtRevision("there is no commit yet", where=source.text, fix="commit something first")
-    kind = _git(source, "cat-file", "-t", f"{source.revision}:{path}").decode().strip()
+    kind = _git(source.text, "cat-file", "-t", f"{source.revision}:{path}").decode().strip()
     with tempfile.TemporaryDirectory(prefix="tplaudit-") as folder:
         place = Path(folder) / (PurePosixPath(path).name or "model")
         if kind != "tree":
-            place.write_bytes(_git(source, "cat-file", "blob", f"{source.revision}:{path}"))
+            place.write_bytes(_git(source.text, "cat-file", "blob", f"{source.revision}:{path}"))
             yield place
             return
         (place / _MORE).mkdir(parents=True)
-        listed = _git(
-            source, "ls-tree", "-r", "-z", "--full-tree", "--name-only", f"{source.revision}:{path}"
-        ).decode()
+        tree = ("ls-tree", "-r", "-z", "--full-tree", "--name-only", f"{source.revision}:{path}")
+        listed = _git(source.text, *tree).decode()
         for name in listed.split("\0"):
             if name in (*_FILES, _CONFIG) or (name.startswith(f"{_MORE}/") and name.endswith(".jinja")):
                 file = f"{path}/{name}" if path else name
-                (place / name).write_bytes(_git(source, "cat-file", "blob", f"{source.revision}:{file}"))
+                (place / name).write_bytes(_git(source.text, "cat-file", "blob", f"{source.revision}:{file}"))
         yield place
 
 
@@ -180,7 +173,7 @@ def _from_root(path: str) -> str:
     Raises:
         InputError: it is in no repository.
     """
-    top = Path(_run(["rev-parse", "--show-toplevel"], path).decode().strip()).resolve()
+    top = Path(_git(path, "rev-parse", "--show-toplevel").decode().strip()).resolve()
     resolved = Path(path).resolve()
     if not resolved.is_relative_to(top):
         raise InputError("the path is outside the repository", where=path, fix="write git:REV:PATH")
@@ -188,31 +181,22 @@ def _from_root(path: str) -> str:
     return "" if found == "." else found
 
 
-def _git(source: GitSource, *arguments: str) -> bytes:
-    return _run(list(arguments), source.text)
+def _completed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", *arguments], capture_output=True, check=False)
 
 
-def _git_status(arguments: list[str]) -> int:
-    return subprocess.run(["git", *arguments], capture_output=True, check=False).returncode
-
-
-def _run(arguments: list[str], where: str) -> bytes:
+def _git(where: str, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, check=False)
+        done = _completed(*arguments)
     except OSError:
         raise InputError("git is not installed", where=where, fix="install git, or name a file") from None
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         what = said[-1].removeprefix("fatal: ") if said else "git failed"
-        error = (
-            MissingAtRevision
-            if "does not exist in" in what or "exists on disk, but not in" in what
-            else InputError
-        )
-        fix = (
-            "run it inside the repository, or name a file"
-            if "not a git repository" in what
-            else "check the revision and the path; shallow clones have to fetch it first"
-        )
-        raise error(what, where=where, fix=fix)
+        fix = "check the revision and the path; shallow clones have to fetch it first"
+        if "does not exist in" in what or "exists on disk, but not in" in what:
+            raise MissingAtRevision(what, where=where, fix=fix)
+        if "not a git repository" in what:
+            fix = "run it inside the repository, or name a file"
+        raise InputError(what, where=where, fix=fix)
     return done.stdout

@@ -13,9 +13,6 @@ def bundled_model(name: str) -> Path | None:
 
     A file or directory called `bundled` is `./bundled`.
 
-    Args:
-        name: `bundled`, or `bundled:KIND`.
-
     Raises:
         UsageError: there is none of that kind.
     """

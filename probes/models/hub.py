@@ -84,7 +84,6 @@ def template_snapshot(name: str) -> Path:
 
 
 def _download(name: str, patterns: list[str]) -> Path:
-    """Return the directory of a snapshot that has the files of these patterns."""
     # Both are read at the first import, which is here because it takes a second. Telemetry tells the hub of
     # other software on this machine.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -132,7 +131,6 @@ def _download(name: str, patterns: list[str]) -> Path:
 
 
 def _why_absent(error: Exception) -> str:
-    """Say why nothing was downloaded."""
     from huggingface_hub import constants, errors
 
     if constants.HF_HUB_OFFLINE:
@@ -143,11 +141,9 @@ def _why_absent(error: Exception) -> str:
 
 
 def _command(name: str) -> str:
-    """Return the command that downloads a model."""
     repository, _, revision = name.partition("@")
     return f"hf download {repository}" + (f" --revision {revision}" if revision else "")
 
 
 def _folder(name: str) -> str:
-    """Return the folder of a model in the cache."""
     return f"models--{name.replace('/', '--')}"

@@ -237,5 +237,4 @@ def _linear(config: _Config, itemsize: int) -> tuple[int, int] | None:
 
 
 def _count(value: Any) -> int | None:
-    """Return a number above 0; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -66,12 +66,6 @@ def probe(
 ) -> ProbeReport:
     """Say what a template does with system turns and reasoning, and what servers make of it.
 
-    Args:
-        template: the template.
-        kwargs: chat-template kwargs of all renders.
-        now: the clock that the template shall see.
-        ignores: entries of an ignore file.
-
     Raises:
         InputError: the template is not valid Jinja.
     """

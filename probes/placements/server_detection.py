@@ -90,14 +90,7 @@ def examine_servers(
     kwargs: Mapping[str, Any] | None = None,
     now: datetime | None = None,
 ) -> tuple[ServerReport, ...]:
-    """Say what each server would conclude about a template.
-
-    Args:
-        template: the template, or an object that stands for one.
-        placements: its placement matrix.
-        kwargs: chat-template kwargs of the requests.
-        now: the clock of the requests.
-    """
+    """Say what each server would conclude about a template."""
     request = Request((), kwargs=kwargs or {}, now=now)
     matrix = [each for each in placements if each.role == "system" and each.usual]
     return tuple(
@@ -119,7 +112,6 @@ def _examined(
 def _asking(
     check: AsksPlacements, template: ChatTemplate, request: Request, matrix: Sequence[PlacementReport]
 ) -> ServerReport:
-    """Report on a server that decides for each placement."""
     answers = check.answers(template, request, PAIRS)
     supported = {str(place): answer.in_place for place, answer in answers.items()}
     with_tools = supported
@@ -198,7 +190,6 @@ def _relocated(hook: Callable[[list[dict[str, Any]]], Any], otherwise: str) -> s
 
 
 def _detecting(check: AsksOnce, template: ChatTemplate, matrix: Sequence[PlacementReport]) -> ServerReport:
-    """Report on a server that decides once for all placements."""
     answer = check.test(template)
     decides: Decision = "inline" if answer.in_place else "hoist"
     consequence = _template_does(matrix) if answer.in_place else _HOIST.format(how=check.joined)

@@ -62,13 +62,7 @@ def probe_input(name: str, settings: ProbeSettings) -> ProbeReport:
 
 
 def sweep(names: Sequence[str], settings: ProbeSettings, jobs: int = 1) -> Iterator[ProbeReport | Failure]:
-    """Probe several inputs and yield one result each, in their order; a bad one is a result too.
-
-    Args:
-        names: the inputs.
-        settings: what they are probed with.
-        jobs: processes to use.
-    """
+    """Probe several inputs and yield one result each, in their order; a bad one is a result too."""
     one = partial(_result, settings=settings)
     if jobs == 1 or len(names) == 1:
         yield from map(one, names)

@@ -16,11 +16,7 @@ _LINK = re.compile(r"\[[^\]]+\]\((?!\w+:)([^)#]+)[^)]*\)")
 
 
 def page(policy: str) -> str:
-    """Return the page on a policy as Markdown, without its title; links to other pages become their paths.
-
-    Args:
-        policy: name of the policy, without options.
-    """
+    """Return the page on a policy as Markdown, without its title; links to other pages become their paths."""
     return _pages()[policy]
 
 

@@ -104,10 +104,6 @@ def shifts_states(spec: str) -> bool:
 def find_kind(spec: str, where: str = "--policy") -> PolicyKind:
     """Return the kind of policy that a person named, by its own name or another one, options or none.
 
-    Args:
-        spec: `NAME` or `NAME:OPTION=VALUE,...`.
-        where: what the name was given to.
-
     Raises:
         UsageError: where the name is unknown; the error suggests one.
     """

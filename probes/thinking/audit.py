@@ -117,17 +117,7 @@ def merge_report(
     settings_source: str | None = None,
     request_source: str | None = None,
 ) -> MergeReport:
-    """Merge kwargs as the server does, and render what comes of it.
-
-    Args:
-        settings: the model's settings.
-        request: the request.
-        template: the model's template, for the detected default and the prompt.
-        kwargs: laid over the request's own.
-        now: the clock for a request that does not bring one.
-        settings_source: where the settings were read.
-        request_source: where the request was read.
-    """
+    """Merge kwargs as the server does, and render what comes of it."""
     detected = None if template is None else detect_preserve_thinking(template)
     merge = merge_kwargs(
         settings,

@@ -116,13 +116,7 @@ class HistoryProbe:
         kwargs: Mapping[str, Any] | None = None,
         profile: Profile | None = None,
     ) -> History:
-        """Find out what becomes of reasoning; what was found out before is not rendered again.
-
-        Args:
-            form: how the messages carry it.
-            kwargs: chat-template kwargs.
-            profile: replaces the template's own profile.
-        """
+        """Find out what becomes of reasoning; what was found out before is not rendered again."""
         key = (form, repr(sorted((kwargs or {}).items(), key=lambda item: item[0])), profile)
         if key not in self._known:
             self._known[key] = self._evaluate(form, kwargs or {}, profile)

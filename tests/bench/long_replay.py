@@ -7,8 +7,6 @@ search for causes. Of the cold prefills every tenth prompt is measured, the last
 seconds are scaled by the tokens of all.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

@@ -8,8 +8,6 @@ What the files, searches and test runs say is put together from lists of words, 
 seed. With 88 requests the last prompt has about 35,000 tokens of the bundled tokenizer.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -7,8 +7,6 @@ not, twice with the model and once without. The session is no part of the calibr
 two measurements of the same turn are apart: no prediction can be expected to be better than that.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

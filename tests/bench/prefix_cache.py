@@ -1,7 +1,5 @@
 """What keeping a prefix in blocks costs, beside prefilling it cold, in one run of a tiny model."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -7,8 +7,6 @@ processes, in token mode: without causes, and with them. The alternative is `app
 transformers on each request under each policy; it is measured on every tenth request and multiplied by ten.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

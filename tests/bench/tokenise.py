@@ -1,7 +1,5 @@
 """Tokenising a growing conversation: every prompt from scratch, beside the incremental encoder."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

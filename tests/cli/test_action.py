@@ -1,7 +1,5 @@
 """The GitHub Action's shell steps and the pre-commit hook, end to end in a scratch repository."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

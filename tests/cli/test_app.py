@@ -1,7 +1,5 @@
 """The boundary of the command line: whatever is given or happens, one line and an exit code."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 CASES = Path(__file__).parent.parent / "cases"

@@ -1,10 +1,9 @@
 """The bundled models' names on the command line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
+from commands import refused
 from tplaudit.fixtures import transcript
 
 CHAT = transcript("chat")
@@ -28,9 +27,8 @@ def test_other_commands_take_them_too(tplaudit, command: tuple, tmp_path) -> Non
     words = [tmp_path / "lock" if word == "-" else word for word in command]
     done = tplaudit(*words, "bundled:hybrid")
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
-    unknown = tplaudit(*words, "bundled:other")
-    assert unknown.returncode == 2
-    assert "choose from bundled, bundled:hybrid, bundled:sliding-window" in unknown.stderr
+    said = refused(tplaudit(*words, "bundled:other"))
+    assert "choose from bundled, bundled:hybrid, bundled:sliding-window" in said
 
 
 def test_render_counts_with_the_bundled_tokenizer(tplaudit) -> None:

@@ -1,7 +1,5 @@
 """`tplaudit calibrate`, and the replays that predict from it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_processes import run_command
+from commands import refused
 from tplaudit.fixtures import DEFAULT_MODEL, template, transcript
 from tplaudit.probes.transcripts.reader import open_transcript
 
@@ -110,11 +109,8 @@ def test_time_that_is_too_short(tplaudit, folder):
 
 
 def test_a_template_is_no_model(tplaudit, folder):
-    done = tplaudit("calibrate", template("strict"), **folder)
-    assert done.returncode == 2
-    assert done.stderr.startswith(
-        f"tplaudit: {template('strict')}: this is a template or another file, and no"
-    )
+    said = refused(tplaudit("calibrate", template("strict"), **folder))
+    assert said.startswith(f"tplaudit: {template('strict')}: this is a template or another file, and no")
 
 
 def test_what_is_no_model_is_told_with_fitting_advice(tplaudit, folder, tmp_path):
@@ -127,40 +123,36 @@ def test_what_is_no_model_is_told_with_fitting_advice(tplaudit, folder, tmp_path
         ("none", "the directory has no config.json"),
         ("config", "there are no weights (model*.safetensors); predict from replay's --prefill-rate"),
     ):
-        done = tplaudit("calibrate", tmp_path / name, **folder)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"tplaudit: {tmp_path / name}: {what}"), done.stderr
-        assert "--engine" not in done.stderr
+        said = refused(tplaudit("calibrate", tmp_path / name, **folder))
+        assert said.startswith(f"tplaudit: {tmp_path / name}: {what}")
+        assert "--engine" not in said
 
 
 @pytest.mark.parametrize(
     "given", [("--depth", "10000000000"), ("--depth", "9" * 23), ("--repeats", "9" * 10)]
 )
 def test_sizes_beyond_all_models_are_refused(tplaudit, folder, given):
-    done = tplaudit("calibrate", *given, **folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert given[0] in done.stderr
-    assert "internal error" not in done.stderr
+    said = refused(tplaudit("calibrate", *given, **folder))
+    assert given[0] in said
+    assert "internal error" not in said
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(tplaudit):
-    done = tplaudit(*SMALL, TPLAUDIT_CACHE_DIR=os.devnull)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert "set TPLAUDIT_CACHE_DIR to a folder that can be written" in done.stderr
+    said = refused(tplaudit(*SMALL, TPLAUDIT_CACHE_DIR=os.devnull))
+    assert "set TPLAUDIT_CACHE_DIR to a folder that can be written" in said
 
 
 def test_the_output_is_not_written_over_the_measurements(tplaudit, calibrated, tmp_path):
     calibrations = tmp_path / "cache" / "calibrations"
     (file,) = calibrations.glob("*.json")
     before = file.read_text()
-    refused = tplaudit(*SMALL, "--again", "--output", file, **calibrated)
-    assert refused.returncode == 2
+    assert tplaudit(*SMALL, "--again", "--output", file, **calibrated).returncode == 2
     assert file.read_text() == before
     file.unlink()
-    refused = tplaudit(*SMALL, "--output", calibrations / ".." / "calibrations" / file.name, **calibrated)
-    assert refused.returncode == 2
-    assert "the measurements are kept there" in refused.stderr
+    said = refused(
+        tplaudit(*SMALL, "--output", calibrations / ".." / "calibrations" / file.name, **calibrated)
+    )
+    assert "the measurements are kept there" in said
     assert not file.exists()
 
 
@@ -202,18 +194,16 @@ def test_what_does_not_fit_is_told(tplaudit, measured, tmp_path):
     assert "the calibration is of another model, bundled" in shown
     assert "measured with mlx 0.1" in shown
     assert "the error is not known" in shown
-    both = tplaudit(*TOKENS, "--calibration", tmp_path / "c.json", "--prefill-rate", "10")
-    assert (both.returncode, both.stdout) == (2, "")
-    assert "--calibration: seconds are predicted from one thing" in both.stderr
+    assert "--calibration: seconds are predicted from one thing" in refused(
+        tplaudit(*TOKENS, "--calibration", tmp_path / "c.json", "--prefill-rate", "10")
+    )
 
 
 def test_what_needs_the_engine_says_so(tplaudit):
-    done = tplaudit(*TOKENS, "--max-minutes", "1")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--max-minutes: no model runs" in done.stderr
-    done = tplaudit(*TOKENS, "--kv-bits", "8", "--cache-bytes", "1MB")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--cache-bytes: the size of quantised keys and values is not known" in done.stderr
+    assert "--max-minutes: no model runs" in refused(tplaudit(*TOKENS, "--max-minutes", "1"))
+    assert "--cache-bytes: the size of quantised keys and values is not known" in refused(
+        tplaudit(*TOKENS, "--kv-bits", "8", "--cache-bytes", "1MB")
+    )
 
 
 def test_quantised_state_has_a_calibration_of_its_own(tplaudit, folder):
@@ -257,10 +247,7 @@ def test_little_time_for_a_replay(tplaudit, tmp_path):
     ],
 )
 def test_numbers_that_are_none(tplaudit, option, said):
-    done = tplaudit("replay", CHAT, *option)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert said in refused(tplaudit("replay", CHAT, *option))
 
 
 def test_what_is_read_is_not_overwritten(tplaudit, measured, tmp_path):
@@ -270,9 +257,8 @@ def test_what_is_read_is_not_overwritten(tplaudit, measured, tmp_path):
     assert (done.returncode, file.read_text()) == (2, before)
     model = tmp_path / "model"
     shutil.copytree(DEFAULT_MODEL, model)
-    done = tplaudit(*TOKENS, "--model", model, "--output", model / "config.json")
-    assert done.returncode == 2
-    assert "it would overwrite what is read" in done.stderr
+    said = refused(tplaudit(*TOKENS, "--model", model, "--output", model / "config.json"))
+    assert "it would overwrite what is read" in said
     assert (model / "config.json").read_text() == (DEFAULT_MODEL / "config.json").read_text()
 
 
@@ -286,9 +272,7 @@ def test_quantised_state(tplaudit):
     assert quantised["verify"]["passed"]
     assert quantised["cache"]["layers"] == "quantised:8"
     assert quantised["cache"]["bytes_per_token"] < whole["cache"]["bytes_per_token"] / 2
-    refused = tplaudit(*command, "--kv-bits", "8")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "group size 64" in refused.stderr
+    assert "group size 64" in refused(tplaudit(*command, "--kv-bits", "8"))
     counts = [[turn["reprefill"] for turn in one["policies"][0]["turns"]] for one in (whole, quantised)]
     assert counts[0] == counts[1]
 

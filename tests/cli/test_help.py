@@ -1,7 +1,5 @@
 """Help at any width: nothing wider than the terminal, no name of an option cut, examples that run."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -156,10 +154,7 @@ def test_bash_completes_once_completion_is_installed(
 ) -> None:
     """Installed into an own home, and asked as bash asks: with the function that the file defines."""
     done = tplaudit(
-        "--install-completion",
-        "bash",
-        HOME=str(tmp_path),
-        _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1",
+        "--install-completion", "bash", HOME=str(tmp_path), _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"
     )
     assert done.returncode == 0, done.stderr
     (file,) = tmp_path.rglob("tplaudit.sh")

@@ -1,7 +1,5 @@
 """`tplaudit policies` as a person runs it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`tplaudit render` as a person runs it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -9,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from commands import refused
 from rendered_turns import REMINDERS
 from tplaudit.fixtures import template, transcript
 from tplaudit.probes.policies.registry import names
@@ -161,9 +160,8 @@ def test_output_file(tplaudit, tmp_path: Path) -> None:
 def test_a_model_that_is_no_template_is_told_first(tplaudit, tmp_path):
     empty = tmp_path / "empty.jinja"
     empty.write_text("")
-    done = tplaudit("render", transcript("chat"), "--model", empty)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "the template renders nothing" in done.stderr
+    said = refused(tplaudit("render", transcript("chat"), "--model", empty))
+    assert "the template renders nothing" in said
 
 
 def test_it_runs_without_stderr(tplaudit):

@@ -1,7 +1,5 @@
 """`tplaudit transcripts` as a person runs it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 from tplaudit.probes.conversation import Message, Request, written_alike

@@ -1,7 +1,5 @@
 """Reports as JSON, and what a file holds as a value of a type."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What is said where the extra `mlx` is not installed; tests/light.py runs whole commands without it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules, findings and the ignore file."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

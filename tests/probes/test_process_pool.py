@@ -1,7 +1,5 @@
 """Work in several processes: its order, its failures, and an item that its process dies of."""
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The first difference of two texts."""
 
-from __future__ import annotations
-
 from itertools import takewhile
 
 import pytest

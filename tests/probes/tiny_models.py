@@ -3,8 +3,6 @@
 Tests load this file by its path (`runpy.run_path`), since pytest imports no neighbours of a test.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

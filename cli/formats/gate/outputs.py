@@ -61,11 +61,6 @@ class Outputs:
 def read_outputs(items: Sequence[str] | None, as_json: bool, output: Path | None) -> Outputs:
     """Read `NAME[=FILE]` items; text goes to stdout unless another format does.
 
-    Args:
-        items: what `--format` says.
-        as_json: whether `--json` is given, which is `--format json`.
-        output: the file in place of stdout.
-
     Raises:
         UsageError: there is no such format, or stdout would get more than one document.
     """

@@ -76,11 +76,12 @@ def _compare_views(base: View, head: View, live: Behaviour, name: str) -> Iterat
     yield from compare_thinking(base.thinking, head.thinking)
     yield from compare_findings(base.findings, head.findings)
     template = live.template
+    by_llamacpp = False
     if template is not None and name:
         template = alone(template, name)
 
     def locate(prompt: PromptOutline, offset: int) -> int | None:
-        if template is None or prompt.request is None or prompt.text is None:
+        if template is None or prompt.request is None or prompt.text is None or by_llamacpp:
             return None
         try:
             return template.chunk_at(prompt.request, offset).line
@@ -90,9 +91,9 @@ def _compare_views(base: View, head: View, live: Behaviour, name: str) -> Iterat
     reported = reported_placements(moved)
     rules: dict[tuple[Subject, Pair], str] = {}
     for subject, before, after in _pairs(base, head):
-        here = _nowhere if subject.variant == LLAMACPP else locate
+        by_llamacpp = subject.variant == LLAMACPP
         for old, new in zip(before, after, strict=True):
-            for difference in compare_prompt(subject, old, new, reported, here):
+            for difference in compare_prompt(subject, old, new, reported, locate):
                 yield _with_usual_rule(difference, rules)
     for subject in base.engines:
         was, now = base.engines[subject], head.engines.get(subject)
@@ -115,10 +116,6 @@ def _with_usual_rule(difference: Difference, rules: dict[tuple[Subject, Pair], s
     keys = [(difference.subject.usual, pair) for pair in difference.edit.pairs]
     known = {rules.setdefault(key, difference.rule) for key in keys}
     return replace(difference, rule=known.pop()) if len(known) == 1 else difference
-
-
-def _nowhere(prompt: PromptOutline, offset: int) -> None:
-    return None
 
 
 def _pairs(

@@ -38,14 +38,7 @@ def changes(
     known: Sequence[KnownFailure],
     used: set[Allowance | KnownFailure],
 ) -> tuple[Change, ...]:
-    """Put differences together, the worst first.
-
-    Args:
-        differences: all that was found.
-        allowances: the changes that are meant.
-        known: the failures that are known.
-        used: gets those of both that matched something.
-    """
+    """Put differences together, the worst first."""
     groups: dict[Hashable, list[_Accepted]] = {}
     edited: list[_Accepted] = []
     for difference in differences:
@@ -139,7 +132,6 @@ def _change(group: Sequence[_Accepted], pairs: Sequence[Pair] = ()) -> Change:
 
 
 def _diff(first: Difference, pairs: Sequence[Pair]) -> tuple[str, ...]:
-    """Return the lines of the first edits, ` …` between them."""
     if first.edit is None:
         return ()
     hunks = [first.edit.hunks[pair] for pair in pairs[:_QUOTED]]
@@ -154,7 +146,6 @@ def _fingerprint(first: Difference, subjects: Sequence[Subject], base: str | Non
 
 
 def _where(group: Sequence[Difference]) -> str:
-    """Say in words what some differences are about."""
     view = group[0].subject.view
     named = f", in the template named {view}" if view else ""
     variants = dict.fromkeys(each.subject.variant for each in group)

@@ -124,11 +124,6 @@ def variants_of(template: ChatTemplate, kwargs: Mapping[str, Any]) -> tuple[Swit
 def observe(template: ChatTemplate, variants: Sequence[Switched], observing: Observing) -> Behaviour:
     """Find out what a model's templates do.
 
-    Args:
-        template: the templates.
-        variants: switches with which some conversations are rendered as well.
-        observing: kwargs, clock and engine.
-
     Raises:
         InputError: a template is not valid Jinja, or the model has no default template.
     """
@@ -175,7 +170,8 @@ def _view(template: ChatTemplate, variants: Sequence[Switched], observing: Obser
             prompts[shape.subject(LLAMACPP)] = (prompt,)
             if same is not None:
                 engines[shape.subject(LLAMACPP)] = same
-    thinking = dict(_thinking(examine_thinking(template, kwargs=kwargs, now=now)))
+    report = examine_thinking(template, kwargs=kwargs, now=now)
+    thinking = {Subject("thinking", form, variant): found for form, variant, found in _verdicts(report)}
     return View(by_placement(placements), thinking, prompts, engines, findings)
 
 
@@ -197,14 +193,8 @@ def placement(row: PlacementReport) -> Subject:
     return Subject(row.preceding, ",".join(words), RAW if row.profile == "raw" else switched)
 
 
-def _thinking(report: ThinkingReport) -> Iterator[tuple[Subject, str]]:
-    """Yield the verdicts of a report on reasoning, by the form in which it is given."""
-    for form, variant, verdict in _verdicts(report):
-        yield Subject("thinking", form, variant), verdict
-
-
 def _verdicts(report: ThinkingReport) -> Iterator[tuple[str, str, str]]:
-    """Yield a form, the variant and the verdict."""
+    """Yield the form in which reasoning is given, the variant and the verdict."""
     yield "reasoning_content", "", report.history
     for form, verdict in report.fields.items():
         yield form, "", verdict

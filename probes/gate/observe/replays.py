@@ -101,12 +101,6 @@ def replay(
 ) -> Iterator[ReplayNumbers]:
     """Replay a transcript and yield the numbers under each policy.
 
-    Args:
-        name: what a person calls the transcript.
-        transcript: its requests.
-        template: the template.
-        replaying: policies, tokenizer and caches.
-
     Raises:
         InputError: the transcript or the model's config.json cannot be read.
         UsageError: a server's cache does not take such a model.

@@ -149,11 +149,20 @@ _ANSWER = _message("assistant", "Answer zqdeckzq.")
 _LAST = _message("user", "And zqebbzq?")
 _REMINDER = _message("system", "Reminder zqfloodzq.")
 _SECOND_REMINDER = _message("system", "Reminder zqgalezq.")
-_CALL = _calls(_call(1, "get_tides", {"harbour": "zqharbourzq"}))
+_TIDES_CALL = _call(1, "get_tides", {"harbour": "zqharbourzq"})
+_SECOND_CALL = _call(2, "get_tides", {"harbour": "zqjettyzq", "day": "today"})
+_CALL = _calls(_TIDES_CALL)
 _RESULT = _result(1, "get_tides", "High at zqislezq.")
-_CALL_AGAIN = _calls(_call(2, "get_tides", {"harbour": "zqjettyzq", "day": "today"}))
+_CALL_AGAIN = _calls(_SECOND_CALL)
 _RESULT_AGAIN = _result(2, "get_tides", "Low at zqkeelzq.")
 _THOUGHT, _THOUGHT_AGAIN, _THIRD_THOUGHT = "Thought zqlogzq.", "Thought zqmastzq.", "Thought zqnetzq."
+_NESTED = {
+    "boat": {"name": 'zqharbourzq "näive"', "length": 9.5},
+    "nights": 2,
+    "extras": ["water", "<power>"],
+    "late": True,
+    "note": None,
+}
 _LOOP = (_CALL, _RESULT, _CALL_AGAIN, _RESULT_AGAIN)
 
 
@@ -223,11 +232,7 @@ _PLAIN = (
     Shape(
         "plain",
         "image",
-        (
-            _message("user", [{"type": "image"}, {"type": "text", "text": "Ask zqanchorzq?"}]),
-            _REPLY,
-            _NEXT,
-        ),
+        (_message("user", [{"type": "image"}, {"type": "text", "text": "Ask zqanchorzq?"}]), _REPLY, _NEXT),
     ),
     Shape("plain", "empty-reply", (_ASK, _message("assistant", ""), _NEXT)),
     Shape("plain", "two-questions", (_ASK, _NEXT, _REPLY, _LAST)),
@@ -256,37 +261,17 @@ _WITH_TOOLS = (
     Shape(
         "tools",
         "parallel-calls",
-        (
-            _SYSTEM,
-            _ASK,
-            _calls(
-                _call(1, "get_tides", {"harbour": "zqharbourzq"}),
-                _call(2, "get_tides", {"harbour": "zqjettyzq", "day": "today"}),
-            ),
-            _RESULT,
-            _RESULT_AGAIN,
-            _REPLY,
-            _NEXT,
-        ),
+        (_SYSTEM, _ASK, _calls(_TIDES_CALL, _SECOND_CALL), _RESULT, _RESULT_AGAIN, _REPLY, _NEXT),
         _ONE_TOOL,
         engines=True,
     ),
     Shape(
         "tools",
         "text-and-call",
-        (
-            _ASK,
-            _calls(_call(1, "get_tides", {"harbour": "zqharbourzq"}), content="First zqdeckzq."),
-            _RESULT,
-        ),
+        (_ASK, _calls(_TIDES_CALL, content="First zqdeckzq."), _RESULT),
         _ONE_TOOL,
     ),
-    Shape(
-        "tools",
-        "null-content",
-        (_ASK, _calls(_call(1, "get_tides", {"harbour": "zqharbourzq"}), content=None), _RESULT),
-        _ONE_TOOL,
-    ),
+    Shape("tools", "null-content", (_ASK, _calls(_TIDES_CALL, content=None), _RESULT), _ONE_TOOL),
     Shape(
         "tools",
         "string-arguments",
@@ -299,19 +284,7 @@ _WITH_TOOLS = (
         "nested-arguments",
         (
             _ASK,
-            _calls(
-                _call(
-                    1,
-                    "book_berth",
-                    {
-                        "boat": {"name": 'zqharbourzq "näive"', "length": 9.5},
-                        "nights": 2,
-                        "extras": ["water", "<power>"],
-                        "late": True,
-                        "note": None,
-                    },
-                )
-            ),
+            _calls(_call(1, "book_berth", _NESTED)),
             _result(1, "book_berth", '{"berth": "zqislezq", "free": false}'),
         ),
         _TOOLS,

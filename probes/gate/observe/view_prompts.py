@@ -39,12 +39,6 @@ def view_prompts(
 
     Every request is rendered the usual way; with a switch, and with messages passed on as given, the last
     one of a conversation.
-
-    Args:
-        template: what renders them.
-        variants: switches with which some conversations are rendered as well.
-        kwargs: chat-template kwargs of all renders.
-        now: the clock.
     """
     wanted = list(_wanted(variants, kwargs, now))
     prompts = iter(_rendered(template, wanted, True))

@@ -86,10 +86,6 @@ def with_reasoning(message: Message, native: bool) -> tuple[Text | None, str | N
     """Return an assistant turn's text as the server rebuilds it, and the reasoning that stays a field.
 
     The text is None where the content is left as it is. Reasoning is read from `reasoning_content` only.
-
-    Args:
-        message: an assistant turn.
-        native: whether reasoning travels as a field.
     """
     reasoning = message.data.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:

@@ -11,7 +11,7 @@ from typing import Any
 from ...conversation import Message, Piece
 from ..base import Messages, Rewrite
 from .system_turns import has_role, join_neighbours
-from .texts import content_text, cover, join, rebuilt
+from .texts import cover, joined_contents, rebuilt
 from .user_notes import BOUNDARY_KEY
 
 BETWEEN_TURNS = "\n\n"
@@ -44,8 +44,7 @@ def _joined(earlier: Message, later: Message) -> Message | None:
         return rebuilt(earlier, [*parts, *_parts(after)], pieces)
     if not isinstance(before, str) or not isinstance(after, str):
         return None
-    text = join((content_text(earlier, None, before), content_text(later, None, after)), BETWEEN_TURNS)
-    return rebuilt(earlier, text.text, text.pieces())
+    return joined_contents(earlier, later, BETWEEN_TURNS)
 
 
 def _parts(content: Any) -> list[Any]:

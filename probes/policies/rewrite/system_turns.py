@@ -159,12 +159,7 @@ def keep_each(messages: Messages) -> Rewrite:
 
 
 def merge_runs(messages: Messages, why: str) -> Rewrite:
-    """Replace each run by one system message where it stands; a run without text vanishes.
-
-    Args:
-        messages: the conversation.
-        why: the clause for a later run that stays where it is.
-    """
+    """Replace each run by one system message where it stands; a run without text vanishes."""
     output: list[Message] = []
     actions: list[Action] = []
     position = 0
@@ -183,10 +178,6 @@ def strict_hoist(messages: Messages, why: str) -> Rewrite:
     """Move the text of all system messages into one leading system message.
 
     Where no system message has text, all messages stay as they are, empty system messages included.
-
-    Args:
-        messages: the conversation.
-        why: the clause for a later run that is moved.
     """
     texts = texts_of([message for message in messages if is_system(message)])
     if not texts:

@@ -98,3 +98,9 @@ def rebuilt(message: Message, content: Any, pieces: tuple[Piece, ...]) -> Messag
     """Return `message` with another content, and pieces only where not all of it is the message's own."""
     own = all(piece.message == message.index for piece in pieces)
     return message.replace(pieces=() if own else pieces, content=content)
+
+
+def joined_contents(earlier: Message, later: Message, separator: str) -> Message:
+    """Return `earlier` with the contents of two messages, both of them texts, as one text."""
+    text = join((content_text(each, None, each.content) for each in (earlier, later)), separator)
+    return rebuilt(earlier, text.text, text.pieces())

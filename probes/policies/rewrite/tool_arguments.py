@@ -22,17 +22,23 @@ def parse_arguments(messages: Messages, other: Callable[[str], Any] | None = Non
             empty object, and any other stays as it is, although servers then answer with an error.
     """
     why = "the arguments of its tool calls are parsed from JSON"
-    return each_changed(messages, lambda message: _parsed(message, other), "converted", why)
+    return each_changed(
+        messages,
+        lambda message: with_calls(message, lambda call: _parsed_call(call, other)),
+        "converted",
+        why,
+    )
 
 
-def _parsed(message: Message, other: Callable[[str], Any] | None) -> Message:
+def with_calls(message: Message, change: Callable[[Any], Any]) -> Message:
+    """Return a message with changed tool calls, itself where `change` returns all of them as they are."""
     calls = message.data.get("tool_calls")
     if not isinstance(calls, list):
         return message
-    parsed = [_parsed_call(call, other) for call in calls]
-    if all(old is new for old, new in zip(calls, parsed, strict=True)):
+    changed = [change(call) for call in calls]
+    if all(old is new for old, new in zip(calls, changed, strict=True)):
         return message
-    return message.replace(tool_calls=parsed)
+    return message.replace(tool_calls=changed)
 
 
 def _parsed_call(call: Any, other: Callable[[str], Any] | None) -> Any:

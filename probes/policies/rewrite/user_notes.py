@@ -31,12 +31,7 @@ BOUNDARY_KEY = "_preserve_role_boundary"
 
 
 def note_or_hoist(messages: Messages, *, after_tools: bool = False) -> Rewrite:
-    """Turn later system runs into notes, then join the runs that are left; hoist all where one is refused.
-
-    Args:
-        messages: the conversation.
-        after_tools: see `to_user_notes`.
-    """
+    """Turn later system runs into notes, then join the runs that are left; hoist all where one is refused."""
     notes = to_user_notes(messages, after_tools=after_tools)
     if isinstance(notes, Rewrite):
         return notes.then(lambda after: merge_runs(after, "left in place"))

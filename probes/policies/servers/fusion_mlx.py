@@ -64,7 +64,6 @@ def one_system_message(messages: Messages) -> Rewrite:
 
 
 def _retries(request: Request) -> tuple[Retry, ...]:
-    """Return the attempts after a TypeError: without kwargs, then without tools as well."""
     retries = []
     if request.kwargs:
         action = Action("retried", (), "without chat-template kwargs after a TypeError")

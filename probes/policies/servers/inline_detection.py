@@ -55,15 +55,7 @@ class Detector:
         in_place: Callable[[Messages], Rewrite],
         moved: Callable[[Messages], Rewrite],
     ) -> Rewrite:
-        """Leave system turns in place or move them, as the test of the template decides.
-
-        Args:
-            messages: the conversation.
-            others: its system turns that are not first.
-            template: the template.
-            in_place: what is done where it takes them.
-            moved: what is done where it does not.
-        """
+        """Leave system turns in place or move them, as the test of the template decides."""
         answer = self(template)
         probed = Rewrite(messages, (Action("probed", indices(others), answer.why),))
         return probed.then(in_place if answer.in_place else moved)

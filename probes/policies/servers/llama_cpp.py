@@ -111,7 +111,6 @@ def capabilities(template: ChatTemplate) -> Capabilities:
 def _rendered(
     template: ChatTemplate, messages: list[dict[str, Any]], tools: tuple[Mapping[str, Any], ...] | None = None
 ) -> str:
-    """Return the prompt, or an empty text where the template raises."""
     try:
         return template.render(messages, tools=tools)
     except RenderError:

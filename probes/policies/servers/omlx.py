@@ -192,8 +192,8 @@ _OMLX = PolicyKind(
         AsksPlacements(
             "omlx:pr-1991",
             1,
-            omlx_probe.leading_answers,
-            omlx_probe.leading_rejected_ids,
+            partial(omlx_probe.answers, leading=True),
+            partial(omlx_probe.rejected_ids, leading=True),
             _instead_of_in_place,
             _ELSEWHERE,
             options="leading_shape=on",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...conversation import Request
 from ...templates.template import ChatTemplate
@@ -42,10 +43,7 @@ class OmlxPart:
         return done.then(merge_roles) if self.merge else done
 
 
-def _hoisted(messages: Messages) -> Rewrite:
-    return strict_hoist(messages, "moved into the first system block")
-
-
+_hoisted = partial(strict_hoist, why="moved into the first system block")
 _HOIST = PolicyKind(
     "hoist",
     "moves every system turn into the first system block, without probing",

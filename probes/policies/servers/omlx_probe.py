@@ -74,59 +74,32 @@ class Probe:
         )
         answer = self.answers.get(key)
         if answer is None:
-            answer = self.answers[key] = judge_probe(
-                template, place, request, probe_messages(place, leading=leading)
-            )
+            messages = probe_messages(place, leading=leading)
+            answer = self.answers[key] = judge_probe(template, place, request, messages)
         return answer
 
 
-def answers(template: ChatTemplate, request: Request, places: Sequence[Placement]) -> dict[Placement, Answer]:
-    """Return what the server concludes for each of the placements, for requests like the one given."""
-    probe = Probe()
-    _render_ahead(template, request, places, leading=False)
-    return {place: probe(template, place, request) for place in places}
-
-
-def leading_answers(
-    template: ChatTemplate, request: Request, places: Sequence[Placement]
+def answers(
+    template: ChatTemplate, request: Request, places: Sequence[Placement], *, leading: bool = False
 ) -> dict[Placement, Answer]:
-    """Return the same as `answers` for a request that begins with a system message (jundot/omlx#1991)."""
+    """Return what the server concludes for each of the placements, for requests like the one given.
+
+    With `leading` for requests that begin with a system message (jundot/omlx#1991).
+    """
     probe = Probe()
-    _render_ahead(template, request, places, leading=True)
-    return {place: probe(template, place, request, leading=True) for place in places}
-
-
-def _render_ahead(
-    template: ChatTemplate, request: Request, places: Sequence[Placement], *, leading: bool
-) -> None:
-    """Render at once what the probe is going to ask for, one placement after the other."""
-    arguments = {
-        "tools": [PROBE_TOOL] if request.tools else None,
-        "kwargs": dict(request.kwargs),
-        "now": request.now,
-    }
+    tools = [PROBE_TOOL] if request.tools else None
+    arguments = {"tools": tools, "kwargs": dict(request.kwargs), "now": request.now}
+    # What the probe is going to ask for is rendered at once.
     template.render_ahead(
         {"messages": probe_messages(place, leading=leading), **arguments} for place in places
     )
+    return {place: probe(template, place, request, leading=leading) for place in places}
 
 
 def rejected_ids(
-    template: ChatTemplate, request: Request, given: Mapping[Placement, Answer]
+    template: ChatTemplate, request: Request, given: Mapping[Placement, Answer], *, leading: bool = False
 ) -> tuple[str, ...]:
     """Return the probe's call id where it fails with that one and passes with nine letters and digits."""
-    return _rejected_ids(template, request, given, leading=False)
-
-
-def leading_rejected_ids(
-    template: ChatTemplate, request: Request, given: Mapping[Placement, Answer]
-) -> tuple[str, ...]:
-    """Return the same as `rejected_ids` for a request that begins with a system message."""
-    return _rejected_ids(template, request, given, leading=True)
-
-
-def _rejected_ids(
-    template: ChatTemplate, request: Request, given: Mapping[Placement, Answer], *, leading: bool
-) -> tuple[str, ...]:
     if template.supports_mid_system_messages is False:
         return ()
     for place, answer in given.items():

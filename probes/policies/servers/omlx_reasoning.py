@@ -50,11 +50,6 @@ def native_reasoning(detected: bool | None, model_type: str | None, model_name: 
     """Tell whether the latest version hands history reasoning to the template as `reasoning_content`.
 
     Otherwise it writes it into the content, between think tags.
-
-    Args:
-        detected: what `detect_preserve_thinking` concludes.
-        model_type: of the model's config.json.
-        model_name: name of the model's directory.
     """
     return is_native(
         version=VERSIONS[-1], model_type=model_type, model_name=model_name, detected=detected is True
@@ -62,13 +57,7 @@ def native_reasoning(detected: bool | None, model_type: str | None, model_name: 
 
 
 def output_cacheable(setting: bool | None, native: bool, preserve_thinking: Any) -> bool:
-    """Tell whether the server caches the output tokens of a reply that thinks (as of the autumn of 2026).
-
-    Args:
-        setting: the model setting `cache_reasoning_output`.
-        native: whether reasoning is handed over natively.
-        preserve_thinking: the merged kwarg, None where it is not set.
-    """
+    """Tell whether the server caches the output tokens of a reply that thinks (as of the autumn of 2026)."""
     if setting is not None:
         return setting
     if preserve_thinking is False:

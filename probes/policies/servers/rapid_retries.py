@@ -18,7 +18,8 @@ from ...conversation import TOP_LEVEL, Message, Piece, Request
 from ..base import Action, Messages, Retry
 from ..rewrite.part_texts import system_turn
 from ..rewrite.system_turns import has_role, indices
-from ..rewrite.texts import Text, content_text, cover, join, rebuilt
+from ..rewrite.texts import Text, content_text, cover, join, joined_contents, rebuilt
+from ..rewrite.tool_arguments import with_calls
 
 SYSTEM_FIRST = "System message must be at the beginning."
 #: The server compares without regard to case; templates write the first letter either way.
@@ -33,7 +34,6 @@ def retries(request: Request) -> tuple[Retry, ...]:
 
 
 def _after_complaints(request: Request) -> tuple[Retry, ...]:
-    """Return the answers to the two complaints about the order of roles."""
     collapsed = _collapsed(request.messages)
     answers = [*_alternating(request)]
     if collapsed is not None:
@@ -46,7 +46,6 @@ def _after_complaints(request: Request) -> tuple[Retry, ...]:
 
 
 def _after_type_error(request: Request) -> tuple[Retry, ...]:
-    """Return the attempts after a TypeError, each the next one's predecessor."""
     plain = _ladder(request)
     texts = tuple(_with_text_arguments(message) for message in request.messages)
     if all(old is new for old, new in zip(request.messages, texts, strict=True)):
@@ -196,9 +195,7 @@ def _is_plain_user(message: Message) -> bool:
 
 def _joined(earlier: Message, later: Message) -> Message:
     if isinstance(earlier.content, str) and isinstance(later.content, str):
-        texts = (content_text(message, None, message.content) for message in (earlier, later))
-        text = join(texts, BETWEEN_TEXTS)
-        return rebuilt(earlier, text.text, text.pieces())
+        return joined_contents(earlier, later, BETWEEN_TEXTS)
     return rebuilt(earlier, *_parts_of((earlier, later)))
 
 
@@ -223,7 +220,6 @@ def _with_tools_as_text(request: Request) -> Request:
 
 
 def _described(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Return the server's description of tools for a system message."""
     lines = ["# Available Tools", ""]
     for tool in tools:
         function = tool.get("function", tool)
@@ -241,13 +237,7 @@ def _described(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _with_text_arguments(message: Message) -> Message:
-    calls = message.data.get("tool_calls")
-    if not has_role(message, "assistant") or not isinstance(calls, list):
-        return message
-    texts = [_text_call(call) for call in calls]
-    if all(old is new for old, new in zip(calls, texts, strict=True)):
-        return message
-    return message.replace(tool_calls=texts)
+    return with_calls(message, _text_call) if has_role(message, "assistant") else message
 
 
 def _text_call(call: Any) -> Any:

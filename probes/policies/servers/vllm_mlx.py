@@ -29,7 +29,7 @@ from ..kind import ROUTES, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system, merge_into_first, stripped, whole_text
 from ..rewrite.preparation import extract_text, never_continued, thinks_by_default
 from ..rewrite.system_turns import each_changed, has_role, is_system, join_neighbours, keep_each
-from ..rewrite.texts import Text, content_text, join, rebuilt
+from ..rewrite.texts import Text, content_text, join, joined_contents, rebuilt
 from ..rewrite.tool_arguments import as_value, parse_arguments
 
 BETWEEN_TEXTS = "\n\n"
@@ -101,13 +101,12 @@ def drop_billing_lines(messages: Messages) -> Rewrite:
     return each_changed(messages, _without_billing, "dropped", why)
 
 
-def _trimmed_text(message: Message, leads: bool) -> list[Text]:
-    return [text for given in whole_text(message, leads) if (text := stripped(given))]
-
-
 def _hoist_trimmed(messages: Messages) -> Rewrite:
+    def trimmed(message: Message, leads: bool) -> list[Text]:
+        return [text for given in whole_text(message, leads) if (text := stripped(given))]
+
     why = "trimmed and moved into the first system message"
-    return merge_into_first(messages, _trimmed_text, BETWEEN_TEXTS, why)
+    return merge_into_first(messages, trimmed, BETWEEN_TEXTS, why)
 
 
 def _joined(earlier: Message, later: Message) -> Message | None:
@@ -115,9 +114,7 @@ def _joined(earlier: Message, later: Message) -> Message | None:
     calls = earlier.data.get("tool_calls") or later.data.get("tool_calls")
     if not same or calls or not isinstance(earlier.content, str) or not isinstance(later.content, str):
         return None
-    texts = (content_text(message, None, message.content) for message in (earlier, later))
-    text = join(texts, BETWEEN_TEXTS)
-    return rebuilt(earlier, text.text, text.pieces())
+    return joined_contents(earlier, later, BETWEEN_TEXTS)
 
 
 def _without_billing(message: Message) -> Message:

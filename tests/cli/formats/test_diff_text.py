@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from io import StringIO
 
 from rendered_turns import REMINDERS, report

@@ -1,7 +1,5 @@
 """What a render shows on a terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

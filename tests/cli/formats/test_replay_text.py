@@ -1,21 +1,6 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
-CLEARS = Path(__file__).parents[2] / "cases" / "15-clear-thinking-key"
-CLEARING = (
-    "replay",
-    CLEARS / "case.json",
-    "--model",
-    CLEARS / "template.jinja",
-    "--tokenizer",
-    "characters",
-    "--block-size",
-    "16",
-    "--policy",
-    "as-is",
-)
+from commands import CLEARING
 
 
 def test_the_table_names_cause_and_remedy(tplaudit) -> None:

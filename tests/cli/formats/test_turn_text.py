@@ -1,20 +1,4 @@
-from __future__ import annotations
-
-from pathlib import Path
-
-CLEARS = Path(__file__).parents[2] / "cases" / "15-clear-thinking-key"
-CLEARING = (
-    "replay",
-    CLEARS / "case.json",
-    "--model",
-    CLEARS / "template.jinja",
-    "--tokenizer",
-    "characters",
-    "--block-size",
-    "16",
-    "--policy",
-    "as-is",
-)
+from commands import CLEARING
 
 
 def test_explain_prints_one_turn_in_full(tplaudit) -> None:

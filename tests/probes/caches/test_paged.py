@@ -1,7 +1,5 @@
 """The paged cache against a brute-force model of one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_ids import array
+from token_ids import array, turn
 from tplaudit.probes.caches import hashes
 from tplaudit.probes.caches.base import reusable
 from tplaudit.probes.caches.paged import PagedCache
@@ -22,14 +20,6 @@ class State:
     """A payload that only weighs something."""
 
     nbytes: int
-
-
-def turn(cache, tokens):
-    """One request through an engine that only counts; returns what was reused."""
-    match = cache.match(array(tokens))
-    with cache.pin(match):
-        cache.store(array(tokens))
-    return match.reused
 
 
 class Reference:

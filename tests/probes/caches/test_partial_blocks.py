@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tplaudit.probes.caches.partial_blocks import TailIndex
 
 

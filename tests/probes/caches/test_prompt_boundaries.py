@@ -1,10 +1,9 @@
 """PromptBoundaries of prompts, read from renders."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
+from chat_messages import A, S, U
 from token_ids import HYBRID
 from tplaudit.probes.attribution.prompt import Prompt
 from tplaudit.probes.caches.prompt_boundaries import BoundaryFinder, occurrences
@@ -18,12 +17,7 @@ TEMPLATE = (
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% if think %}<think>\n{% endif %}{% endif %}"
 )
-CHAT = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "One?"},
-    {"role": "assistant", "content": "1"},
-    {"role": "user", "content": "Two?"},
-]
+CHAT = [S("Be brief."), U("One?"), A("1"), U("Two?")]
 
 
 def prompt(messages, text=TEMPLATE, **kwargs):
@@ -59,7 +53,7 @@ def test_a_generation_prompt_that_stays_persists():
 
 def test_tool_results_written_as_user_turns_are_user_turns_to_llama_cpp():
     text = TEMPLATE.replace("[{{ m.role }}]", "[{{ 'user' if m.role == 'tool' else m.role }}]")
-    messages = [*CHAT, {"role": "assistant", "content": "call"}, {"role": "tool", "content": "3"}]
+    messages = [*CHAT, A("call"), {"role": "tool", "content": "3"}]
     made = prompt(messages, text)
     marks = BoundaryFinder(encoder(), HYBRID).read(made)
     assert marks.user_start == made.text.index("[user]Two?")

@@ -1,20 +1,12 @@
 """Names of caches: each policy's, what they make, and what is refused."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
-
-import numpy as np
 import pytest
+from commands import heavy_modules
+from token_ids import array
 from tplaudit.probes.caches.registry import make_cache, names, server_cache
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.policies.registry import POLICIES, parse_policy
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 @pytest.mark.parametrize("kind", POLICIES.values(), ids=lambda kind: kind.name)
@@ -112,9 +104,7 @@ def test_capacity_reaches_every_cache():
 
 
 def test_the_registry_itself_loads_nothing_heavy():
-    code = "import sys, tplaudit.probes.caches.registry as c; print('numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert heavy_modules("import tplaudit.probes.caches.registry") == set()
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """What holds for all caches of whole sequences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from weakref import WeakSet
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_ids import HYBRID, array, conversations
+from token_ids import HYBRID, array, conversations, turn
 from tplaudit.probes.caches.base import Block, Match, PromptBoundaries, bytes_before, last_position, trim
 from tplaudit.probes.caches.sequence_cache import SequenceCache
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
@@ -168,7 +166,7 @@ def test_no_state_outlives_its_sequence(kind, prompts, capacity, hybrid):
         assert set(alive) == held
 
 
-def test_what_was_dropped_explains_a_shorter_match(turn):
+def test_what_was_dropped_explains_a_shorter_match():
     cache = SglangCache(capacity_bytes=8, sizes=Sizes(1))
     for tokens in ([1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]):
         turn(cache, tokens)

@@ -1,14 +1,8 @@
-from __future__ import annotations
-
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from token_ids import array
 from tplaudit.probes.caches.sequences import TokenSequence
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
-
-
-def array(tokens):
-    return np.array(tokens, np.int32)
 
 
 @given(

@@ -1,17 +1,15 @@
 """Replies behind their prompts: their tokens, what is stored of them, and where prompts part in them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from chat_messages import A, U
 from tplaudit.probes.attribution.prompt import Prompt
 from tplaudit.probes.caches.stored_reply import opens_thinking, reply_of, stored_length, stores_thinking
 from tplaudit.probes.conversation import Message, Request, Transcript
 from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.policies.servers.omlx_reasoning import output_cacheable
 from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.replay.replay_report import StoredReply
 from tplaudit.probes.templates.template import ChatTemplate
@@ -24,9 +22,9 @@ STEADY = (
 STRIPS = STEADY.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
 END = "<|im_end|>"
 TOKENIZER = load_model(None).tokenizer
-REPLY = {"role": "assistant", "content": "It sails at nine.", "reasoning_content": "Look at the board."}
-ASKED = ({"role": "user", "content": "When does the ferry sail?"},)
-THEN = {"role": "user", "content": "And back?"}
+REPLY = A("It sails at nine.", reasoning_content="Look at the board.")
+ASKED = (U("When does the ferry sail?"),)
+THEN = U("And back?")
 
 
 def template(text):
@@ -77,7 +75,7 @@ def test_generated_ids_come_first_and_their_end_is_left_out():
     assert np.array_equal(found.ids, ids)
 
 
-@pytest.mark.parametrize("message", [None, {"role": "assistant", "content": ""}])
+@pytest.mark.parametrize("message", [None, A("")])
 def test_no_reply(message):
     assert reply(STEADY, message) is None
 
@@ -138,23 +136,9 @@ def test_the_same_prompt_again_parts_from_nothing():
     assert second.divergence is None
 
 
-@pytest.mark.parametrize(
-    ("setting", "native", "preserve_thinking", "cacheable"),
-    [
-        pytest.param(None, True, None, True, id="C1"),
-        pytest.param(None, True, False, False, id="C2"),
-        pytest.param(None, False, True, True, id="C3"),
-        pytest.param(None, False, None, False, id="C4"),
-        pytest.param(False, True, True, False, id="C5"),
-        pytest.param(True, False, False, True, id="C6"),
-    ],
-)
-def test_a_reply_that_thinks_is_stored_where_its_output_is_cacheable(
-    setting, native, preserve_thinking, cacheable
-):
-    allowed = output_cacheable(setting, native, preserve_thinking)
-    assert allowed is cacheable
-    stored = stored_length(100, 40, open_think=True, output_cacheable=allowed)
+@pytest.mark.parametrize("cacheable", [True, False])
+def test_a_reply_that_thinks_is_stored_where_its_output_is_cacheable(cacheable):
+    stored = stored_length(100, 40, open_think=True, output_cacheable=cacheable)
     assert stored == (140 if cacheable else 100)
 
 

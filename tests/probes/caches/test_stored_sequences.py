@@ -1,7 +1,5 @@
 """The closest stored sequence is the one that a comparison with all of them finds."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

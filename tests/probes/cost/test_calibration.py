@@ -1,7 +1,5 @@
 """Calibrations: measured with a real model, kept in a file, gone on with."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The model of prefill time: it finds the law behind measurements, and says how far it is from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

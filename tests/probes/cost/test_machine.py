@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tplaudit.probes.cost.machine import processor_of
 
 

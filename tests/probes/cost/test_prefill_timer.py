@@ -1,7 +1,5 @@
 """What runs or predicts a replay's prefills: the engine within its time, then the model of time."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from itertools import islice

@@ -1,7 +1,5 @@
 """Every cache on real states: what it takes over of a prompt can be put back, and gives cold logits."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The real engine: restored prefixes give cold logits, wrong ones do not, and broken models are named."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path

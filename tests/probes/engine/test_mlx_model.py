@@ -1,7 +1,5 @@
 """Model directories: what is read, what it is computed in, and broken ones named in one sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

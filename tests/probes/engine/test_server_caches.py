@@ -1,7 +1,5 @@
 """Servers' caches with a model that computes: random sessions give cold logits, a wrong lookup does not."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every kind of state that mlx-lm's models keep: put back it gives cold logits, broken it does not."""
 
-from __future__ import annotations
-
 import runpy
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Running the gate on two templates, given as files or as texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `--allow` has to say."""
 
-from __future__ import annotations
-
 import pytest
 from tplaudit.probes.gate.advice import all_patterns, patterns
 from tplaudit.probes.gate.allowances import allowing, read_allowances

@@ -1,7 +1,5 @@
 """What people agree to: allowed changes and known failures."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Limits for what transcripts cost."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

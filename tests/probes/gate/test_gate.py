@@ -1,7 +1,5 @@
 """The shipped pairs: one base, and five patches of it of which each does something else."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

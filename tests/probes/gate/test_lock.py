@@ -1,7 +1,5 @@
 """The signature of a model's behaviour."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from importlib.resources import files

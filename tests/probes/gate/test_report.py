@@ -1,7 +1,5 @@
 """The report as a value and as JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

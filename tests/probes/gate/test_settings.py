@@ -1,7 +1,5 @@
 """The settings file."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sides of a gate, with git among them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

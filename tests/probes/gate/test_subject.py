@@ -1,7 +1,5 @@
 """What a check or a change is about."""
 
-from __future__ import annotations
-
 import pytest
 from tplaudit.probes.gate.subject import Subject, read_subject
 

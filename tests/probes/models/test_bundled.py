@@ -1,7 +1,5 @@
 """The bundled models' names, wherever a model is named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """GGUF files, written here byte by byte: what is read from a header, and what a header may not do."""
 
-from __future__ import annotations
-
 import os
 import struct
 import time

@@ -1,7 +1,5 @@
 """Models named by hub id: found in a stand-in cache directory, or given by a stand-in hub on this machine."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

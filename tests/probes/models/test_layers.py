@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from tplaudit.probes.errors import UsageError
 from tplaudit.probes.models.layers import Layers

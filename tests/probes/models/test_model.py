@@ -1,7 +1,5 @@
 """What a replay runs on."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bytes per token, told from a configuration."""
 
-from __future__ import annotations
-
 import pytest
 from tplaudit.probes.errors import InputError
 from tplaudit.probes.models.sizes import Sizes

@@ -1,7 +1,5 @@
 """Templates and special tokens of model directories: what transformers finds, and what is no template."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tplaudit.fixtures import template
 from tplaudit.probes.findings import Finding
 from tplaudit.probes.models.template_files import load_template

@@ -1,7 +1,5 @@
 """The capability probe on templates whose behaviour is known."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -4,8 +4,6 @@ This one has its own environment, messages, texts and rules: it reads the order 
 prompt with one regular expression and argues from that sequence alone. It shares no code with the probe.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -35,7 +33,7 @@ EXPLAINED: dict[str, tuple[str, tuple[str, str]]] = {
         "`dict['from_keys']`, a type that can be called by accident; the `dict` that transformers gives to "
         "templates has no such thing.",
         ("not-evaluated", "in-place"),
-    ),
+    )
 }
 
 

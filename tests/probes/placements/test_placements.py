@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 from tplaudit.probes.placements.mid_system import PlacementReport

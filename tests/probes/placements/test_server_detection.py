@@ -1,7 +1,5 @@
 """What servers conclude about templates of one behaviour each, and where they are wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The checks beside system turns: clock, string arguments, content lists, and how a directory is loaded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tplaudit.probes.findings import Finding

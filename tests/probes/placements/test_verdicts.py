@@ -1,7 +1,5 @@
 """The verdict on a placement, from prompts alone: the order of the checks."""
 
-from __future__ import annotations
-
 import pytest
 from tplaudit.probes.placements.verdicts import Judgement, judge, worse
 

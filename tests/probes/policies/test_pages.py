@@ -1,7 +1,5 @@
 """docs/policies: every example is what the code gives, every option is explained, every policy is linked."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

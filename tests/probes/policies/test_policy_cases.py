@@ -1,7 +1,5 @@
 """The case folders: what a template makes of each request under each policy, as transformers renders it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What holds for every list of messages, well-formed or not, without a route's conversions."""
 
-from __future__ import annotations
-
 import copy
 import time
 from typing import Any
@@ -169,8 +167,14 @@ def test_provenance_of_one_policy_after_another(
                 }
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_long_conversation_takes_far_less_than_two_milliseconds(name: str, fake_template: Any) -> None:
+TIMED = [(spec, 0.002) for spec in NAMES]
+TIMED += [
+    (spec, 0.02) for kind in POLICIES.values() if kind.suite in ("forks", "local") for spec in kind.variants()
+]
+
+
+@pytest.mark.parametrize(("name", "most"), TIMED)
+def test_a_long_conversation_takes_a_few_milliseconds(name: str, most: float, fake_template: Any) -> None:
     turns = [
         ("system", "s" * 4000),
         *((role, "t" * 900) for _ in range(300) for role in ("user", "assistant")),
@@ -184,4 +188,6 @@ def test_a_long_conversation_takes_far_less_than_two_milliseconds(name: str, fak
         start = time.process_time()
         policy.prepare(request, template)
         times.append(time.process_time() - start)
-    assert min(times) < 0.002
+        if times[-1] < most:
+            return
+    assert min(times) < most

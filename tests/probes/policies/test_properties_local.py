@@ -1,136 +1,18 @@
 """What holds for every request under the servers of the suite `local`."""
 
-from __future__ import annotations
-
 import copy
-import re
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tplaudit.probes.conversation import SYSTEM_ROLES, TOP_LEVEL, Dialect, Message, Request
+from request_strategies import DIALECTS, check_provenance, found, requests
+from tplaudit.probes.conversation import SYSTEM_ROLES, TOP_LEVEL, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Retry, render_prepared
 from tplaudit.probes.policies.registry import POLICIES, parse_policy
 
-KINDS = [kind for kind in POLICIES.values() if kind.suite == "local"]
-SPECS = [spec for kind in KINDS for spec in kind.variants(2)]
-DIALECTS: tuple[Dialect, ...] = ("openai-chat", "anthropic-messages", "openai-responses")
-WORD = re.compile(r"⟦(-?\d+)\.\d+⟧")
-IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-
-
-def word(n: int, part: int = 0) -> str:
-    """A text that no other text contains, with the index of its message."""
-    return f"⟦{n}.{part}⟧"
-
-
-def part(n: int, number: int, kind: str = "text") -> dict[str, Any]:
-    return {"type": kind, "text": word(n, number)}
-
-
-@st.composite
-def chat_message(draw: st.DrawFn, n: int) -> dict[str, Any]:
-    role = draw(st.sampled_from(["system", "developer", "user", "user", "assistant", "assistant", "tool"]))
-    lists = st.lists(
-        st.sampled_from([part(n, 1), part(n, 2), {"type": "text", "text": ""}, IMAGE]), max_size=3
-    )
-    content = draw(st.one_of(st.just(word(n)), st.just(word(n)), lists, st.sampled_from(["", None])))
-    message: dict[str, Any] = {"role": role, "content": content}
-    if role == "assistant" and draw(st.booleans()):
-        arguments = draw(st.sampled_from(['{"a": 1}', {"a": 1}, "oops", "[1]", None]))
-        function = {"name": "f", "arguments": arguments}
-        message["tool_calls"] = draw(st.sampled_from([[{**CALL, "function": function}], [], [None], 7]))
-    for key, value in (("name", "x"), ("tool_call_id", "c1"), ("reasoning_content", "why")):
-        if draw(st.integers(0, 5)) == 0:
-            message[key] = value
-    return message
-
-
-@st.composite
-def anthropic_message(draw: st.DrawFn, n: int) -> dict[str, Any]:
-    role = draw(st.sampled_from(["user", "user", "assistant", "assistant", "system"]))
-    results = [word(n, 3), [part(n, 4), part(n, 5)], None]
-    blocks = {
-        "user": [
-            part(n, 1),
-            part(n, 2),
-            {"type": "tool_result", "tool_use_id": "c1", "content": draw(st.sampled_from(results))},
-            {"type": "image", "source": {"type": "url", "url": "x"}},
-        ],
-        "assistant": [
-            part(n, 1),
-            {"type": "thinking", "thinking": "why"},
-            {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}},
-        ],
-        "system": [part(n, 1), part(n, 2)],
-    }[role]
-    lists = st.lists(st.sampled_from([*blocks, {"type": "text", "text": ""}, 7]), max_size=4)
-    return {"role": role, "content": draw(st.one_of(st.just(word(n)), lists, st.sampled_from(["", None])))}
-
-
-@st.composite
-def responses_item(draw: st.DrawFn, n: int) -> dict[str, Any]:
-    role = draw(st.sampled_from(["user", "assistant", "system", "developer"]))
-    content = draw(st.sampled_from([word(n), [part(n, 1, "input_text"), part(n, 2, "input_text")], [], None]))
-    items = [
-        {"type": "message", "role": role, "content": content},
-        {"role": role, "content": content},
-        {
-            "type": "function_call",
-            "call_id": "c1",
-            "name": "f",
-            "arguments": draw(st.sampled_from(["{}", "x"])),
-        },
-        {"type": "function_call_output", "call_id": "c1", "output": word(n, 3)},
-        {
-            "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": "why"}],
-            "content": [{"text": "so"}],
-        },
-        {"type": "web_search_call"},
-    ]
-    return draw(st.sampled_from([*items[:2], *items]))
-
-
-MESSAGES = dict(zip(DIALECTS, (chat_message, anthropic_message, responses_item), strict=True))
-
-
-@st.composite
-def requests(draw: st.DrawFn, dialects: tuple[Dialect, ...] = DIALECTS) -> Request:
-    dialect = draw(st.sampled_from(dialects))
-    systems = [None, "", word(TOP_LEVEL)]
-    if dialect == "anthropic-messages":
-        systems.append([part(TOP_LEVEL, 1), part(TOP_LEVEL, 2)])  # type: ignore[arg-type]
-    return Request(
-        tuple(Message(draw(MESSAGES[dialect](n)), n) for n in range(draw(st.integers(0, 7)))),
-        tools=draw(st.sampled_from([None, (), ({"type": "function", "function": {"name": "f"}},)])),
-        kwargs=draw(st.sampled_from([{}, {"enable_thinking": False}, {"x": [1]}])),
-        partial=draw(st.booleans()),
-        dialect=dialect,
-        system=None if dialect == "openai-chat" else draw(st.sampled_from(systems)),
-        fields=draw(
-            st.sampled_from([{}, {"thinking": {"type": "enabled"}}, {"thinking": 7, "model": "x-coder"}])
-        ),
-    )
-
-
-def found(value: Any) -> set[str]:
-    return {match.group() for match in WORD.finditer(repr(value))}
-
-
-def check_provenance(messages: tuple[Message, ...], known: set[int]) -> None:
-    for message in messages:
-        assert set(message.origins) <= known
-        contents = [message.content] if isinstance(message.content, str) else message.content
-        for number, content in enumerate(contents if isinstance(contents, list) else []):
-            part = None if isinstance(message.content, str) else number
-            written = content.get("text") if isinstance(content, dict) else content
-            for match in WORD.finditer(written if isinstance(written, str) else ""):
-                assert {message.origin(at, part) for at in range(*match.span())} == {int(match.group(1))}
+SPECS = [spec for kind in POLICIES.values() if kind.suite == "local" for spec in kind.variants(2)]
 
 
 def all_retries(retries: tuple[Retry, ...]) -> list[Retry]:
@@ -205,21 +87,3 @@ def test_a_hopeless_template_is_given_up(request_: Request, spec: str, complaint
         render_prepared(after, template)
     assert caught.value is (after.error or template.error)
     assert template.renders <= 8
-
-
-@pytest.mark.parametrize("spec", [spec for kind in KINDS for spec in kind.variants()])
-def test_a_long_conversation_takes_a_few_milliseconds(spec: str, fake_template: Any) -> None:
-    turns = [
-        ("system", "s" * 4000),
-        *((role, "t" * 900) for _ in range(300) for role in ("user", "assistant")),
-    ]
-    request = Request(
-        tuple(Message({"role": role, "content": content}, n) for n, (role, content) in enumerate(turns))
-    )
-    policy, template = parse_policy(spec), fake_template()
-    times = []
-    for _ in range(10):
-        start = time.process_time()
-        policy.prepare(request, template)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.02

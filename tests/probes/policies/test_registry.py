@@ -1,12 +1,9 @@
 """Naming policies."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import dataclasses
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 from chat_messages import conversation
+from commands import heavy_modules
 from tplaudit.probes.caches.registry import DEFAULT_CACHE, find_cache, server_cache
 from tplaudit.probes.caches.registry import names as names_of_caches
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
@@ -217,10 +215,7 @@ def test_another_spelling_is_the_same_policy_under_the_name_given(spec: str, own
 
 
 def test_listing_policies_loads_nothing_heavy() -> None:
-    heavy = "{'jinja2', 'transformers', 'tokenizers', 'mlx', 'numpy'}"
-    code = f"import sys, tplaudit.probes.policies.registry; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert heavy_modules("import tplaudit.probes.policies.registry") == set()
 
 
 def test_untouched_messages_are_the_very_same_objects() -> None:

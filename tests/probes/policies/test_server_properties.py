@@ -1,12 +1,12 @@
 """What holds for every list of messages under the servers of the suite `engines`."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from request_strategies import DIALECTS
+from request_strategies import requests as requests_of_apis
 from tplaudit.probes.conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from tplaudit.probes.policies.registry import POLICIES as REGISTERED
 from tplaudit.probes.policies.registry import parse_policy
@@ -125,62 +125,10 @@ def test_provenance(request_: Request, name: str, template: ChatTemplate) -> Non
                 assert {message.origin(offset, part) for offset in range(at, at + len(found))} == {owner}
 
 
-BLOCKS = st.sampled_from(
-    [
-        {"type": "text", "text": "t"},
-        {"type": "text"},
-        {"type": "thinking", "thinking": "h"},
-        {"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}},
-        {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "r"}]},
-        {"type": "tool_result"},
-        {"type": "image", "source": {"type": "url", "url": "x"}},
-        {"type": "unheard-of"},
-        "no block",
-        None,
-    ]
-)
-ITEMS = st.sampled_from(
-    [
-        {"type": "message", "role": "user", "content": "u"},
-        {"role": "developer", "content": [{"type": "input_text", "text": "d"}]},
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"},
-        {"type": "function_call_output", "call_id": "c", "output": "r"},
-        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "h"}]},
-        {"type": "unheard-of"},
-    ]
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(ROLES[:1] + ROLES[2:4]), st.lists(BLOCKS, max_size=4)), max_size=5),
-    st.sampled_from([None, "", "s", [], [{"type": "text", "text": "s"}, {"type": "image"}]]),
-    st.sampled_from(NAMES),
-    st.sampled_from(TEMPLATES),
-)
-def test_anthropic_requests(
-    turns: list[tuple[str, list[Any]]], system: Any, name: str, template: ChatTemplate
-) -> None:
-    messages = tuple(Message({"role": role, "content": blocks}, n) for n, (role, blocks) in enumerate(turns))
-    request = Request(messages, dialect="anthropic-messages", system=system)
-    after = parse_policy(name).prepare(request, template).request
+@settings(max_examples=400, deadline=None)
+@given(requests_of_apis(DIALECTS[1:], odd=True), st.sampled_from(NAMES), st.sampled_from(TEMPLATES))
+def test_requests_of_other_dialects(request_: Request, name: str, template: ChatTemplate) -> None:
+    after = parse_policy(name).prepare(request_, template).request
     assert after.dialect == "openai-chat"
     assert after.system is None
-    assert {message.index for message in after.messages} <= {TOP_LEVEL, *range(len(turns))}
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(ITEMS, max_size=6),
-    st.sampled_from([None, "I"]),
-    st.sampled_from(NAMES),
-    st.sampled_from(TEMPLATES),
-)
-def test_responses_requests(
-    items: list[dict[str, Any]], system: Any, name: str, template: ChatTemplate
-) -> None:
-    messages = tuple(Message(item, n) for n, item in enumerate(items))
-    request = Request(messages, dialect="openai-responses", system=system)
-    after = parse_policy(name).prepare(request, template).request
-    assert after.dialect == "openai-chat"
-    assert {message.index for message in after.messages} <= {TOP_LEVEL, *range(len(items))}
+    assert {message.index for message in after.messages} <= {TOP_LEVEL, *range(len(request_.messages))}

@@ -1,25 +1,15 @@
 """What oMLX does to whole conversations: inputs and outputs seen at the server or read from its code."""
 
-from __future__ import annotations
-
 import itertools
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_messages import A, S, T, U
-from tplaudit.probes.conversation import Message, Request
+from chat_messages import BOUNDARY, CALLS, A, S, T, U, data, request_of, vectors_of
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.policies.servers.omlx import Omlx
+from tplaudit.probes.text import common_prefix
 
-VECTORS = json.loads((Path(__file__).parents[2] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
-OMLX = [vector for vector in VECTORS if vector["policy"].startswith("omlx/")]
 BEHAVIOURS = {"all": "in place", "none": "raises", "user_only": "user only"}
-
-
-CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-BOUNDARY = {"_preserve_role_boundary": True}
 
 
 def prepared(
@@ -30,12 +20,11 @@ def prepared(
     strict: bool = False,
     merge: bool = True,
 ) -> list[dict[str, Any]]:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), partial=partial)
-    after = Omlx("omlx", strict=strict, merge=merge).prepare(request, template).request
-    return [dict(message.data) for message in after.messages]
+    request = request_of(messages, partial=partial)
+    return data(Omlx("omlx", strict=strict, merge=merge).prepare(request, template))
 
 
-@pytest.mark.parametrize("vector", OMLX, ids=lambda vector: vector["id"])
+@pytest.mark.parametrize("vector", vectors_of("omlx/"), ids=lambda vector: vector["id"])
 def test_vector(vector: dict[str, Any], fake_template: Any) -> None:
     template = fake_template(BEHAVIOURS[vector["probe"]])
     after = prepared(
@@ -54,14 +43,14 @@ MORE: dict[str, tuple[str, dict[str, bool], list[dict[str, Any]], list[dict[str,
     "P4": (
         "user only",
         {},
-        [U("u1"), S("n1"), A("a", **CALL), T("r"), S("n2")],
-        [S("n1\n\nn2"), U("u1"), A("a", **CALL), T("r")],
+        [U("u1"), S("n1"), A("a", **CALLS), T("r"), S("n2")],
+        [S("n1\n\nn2"), U("u1"), A("a", **CALLS), T("r")],
     ),
     "N8": (
         "raises",
         {},
-        [S("base"), U("u1"), S("ok-note"), A("", **CALL), T("r1"), S("bad")],
-        [S("base\n\nok-note\n\nbad"), U("u1"), A("", **CALL), T("r1")],
+        [S("base"), U("u1"), S("ok-note"), A("", **CALLS), T("r1"), S("bad")],
+        [S("base\n\nok-note\n\nbad"), U("u1"), A("", **CALLS), T("r1")],
     ),
     "N14": (
         "raises",
@@ -69,17 +58,12 @@ MORE: dict[str, tuple[str, dict[str, bool], list[dict[str, Any]], list[dict[str,
         [U("[Tool Result (c1)]: r", **BOUNDARY), S("n"), A("a")],
         [S("n"), U("[Tool Result (c1)]: r", **BOUNDARY), A("a")],
     ),
-    "N21": (
-        "raises",
-        {},
-        [U("u1"), A("a1"), S("n"), A("a2")],
-        [S("n"), U("u1"), A("a1\n\na2")],
-    ),
+    "N21": ("raises", {}, [U("u1"), A("a1"), S("n"), A("a2")], [S("n"), U("u1"), A("a1\n\na2")]),
     "X3": (
         "in place",
         {"partial": True},
-        [U("u1"), A("", **CALL), T("r"), S("n"), A("partial")],
-        [S("n"), U("u1"), A("", **CALL), T("r"), A("partial")],
+        [U("u1"), A("", **CALLS), T("r"), S("n"), A("partial")],
+        [S("n"), U("u1"), A("", **CALLS), T("r"), A("partial")],
     ),
     "S6": (
         "raises",
@@ -104,15 +88,15 @@ SCENARIOS: dict[str, list[list[dict[str, Any]]]] = {
     ],
     "B": [
         [U("u1"), S("n1")],
-        [U("u1"), S("n1"), A("", **CALL), T("r1"), S("n2")],
-        [U("u1"), S("n1"), A("", **CALL), T("r1"), S("n2"), A("", **CALL), T("r2"), S("n3")],
+        [U("u1"), S("n1"), A("", **CALLS), T("r1"), S("n2")],
+        [U("u1"), S("n1"), A("", **CALLS), T("r1"), S("n2"), A("", **CALLS), T("r2"), S("n3")],
     ],
     "C": [[U("u1"), S("n1")], [U("u1"), S("n1"), U("u2")]],
     "D": [[U("u1"), A("a1"), S("n1")], [U("u1"), A("a1"), S("n1"), U("u2")]],
-    "E": [[U("u1"), A("", **CALL), T("r1"), S("n1")], [U("u1"), A("", **CALL), T("r1"), S("n1"), U("u2")]],
+    "E": [[U("u1"), A("", **CALLS), T("r1"), S("n1")], [U("u1"), A("", **CALLS), T("r1"), S("n1"), U("u2")]],
     "F": [
         [U("u1"), S("n1"), A("a1"), U("u2")],
-        [U("u1"), S("n1"), A("a1"), U("u2"), A("", **CALL), T("r1"), S("n2")],
+        [U("u1"), S("n1"), A("a1"), U("u2"), A("", **CALLS), T("r1"), S("n2")],
     ],
 }
 DRIFT = {
@@ -127,9 +111,8 @@ DRIFT = {
 
 def noted(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What flyto-mlx makes of the messages, whatever the template."""
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)))
-    prepared = parse_policy("flyto-mlx:route=messages").prepare(request, None)  # type: ignore[arg-type]
-    return [dict(message.data) for message in prepared.request.messages]
+    template: Any = None
+    return data(parse_policy("flyto-mlx:route=messages").prepare(request_of(messages), template))
 
 
 def toy_render(messages: list[dict[str, Any]]) -> str:
@@ -152,11 +135,6 @@ def test_drift_between_requests(scenario: str, fake_template: Any) -> None:
     )
     for column, expected in zip(columns, DRIFT[scenario], strict=True):
         prompts = [toy_render(messages) for messages in column]
-        shared = [
-            next(
-                (n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two))
-            )
-            for one, two in itertools.pairwise(prompts)
-        ]
+        shared = [common_prefix(one, two) for one, two in itertools.pairwise(prompts)]
         counts = " ".join(f"{n}/{len(prompt)}" for n, prompt in zip(shared, prompts, strict=False))
         assert counts == expected

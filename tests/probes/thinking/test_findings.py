@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from reasoning_templates import examine
 from tplaudit.probes.findings import Finding
 from tplaudit.probes.thinking.thinking import ThinkingReport, thinking_findings

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from reasoning_templates import examine, template
 from tplaudit.probes.templates.template import ChatTemplate

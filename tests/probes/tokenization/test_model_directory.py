@@ -1,7 +1,5 @@
 """Tokenizers of model directories, against what the installed transformers makes of the same files."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

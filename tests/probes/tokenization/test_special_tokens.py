@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.tokenization.special_tokens import special_texts
 

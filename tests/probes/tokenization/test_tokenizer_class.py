@@ -1,7 +1,5 @@
 """The tables of classes, against those of the installed transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

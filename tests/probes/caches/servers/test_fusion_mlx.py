@@ -1,10 +1,7 @@
 """fusion-mlx's cache: the names of its blocks are those that its own function gave."""
 
-from __future__ import annotations
-
 from token_ids import TEN
 from tplaudit.probes.caches.hashes import chain, recipe
-from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.fusion_mlx import ROOT
 
 
@@ -13,9 +10,3 @@ def test_names_of_blocks():
         "74d61f955cf57abfe2a708dca429647ff3b92f51c53b67653e472ac97daed4e8",
         "a5880c8949c28f992601d384212ed48bc0370b8517168ae48e3d99c7e52d53a0",
     ]
-
-
-def test_the_cache_names_its_blocks_so():
-    cache = make_cache("fusion-mlx", block_size=4)
-    cache.store(TEN)
-    assert [block.name for block in cache.match(TEN).blocks] == [*chain(TEN, 4, named=recipe(root=ROOT))]

@@ -1,16 +1,14 @@
 """llama.cpp's slot and its checkpoints."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
-from token_ids import HYBRID, array, common, conversations
+from token_ids import HYBRID, array, common, conversations, turn
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
 
 
 @given(conversations)
-def test_a_slot_keeps_what_its_last_prompt_shares(turn, prompts):
+def test_a_slot_keeps_what_its_last_prompt_shares(prompts):
     cache = LlamaCppCache()
     slot, aside = [], []
     for tokens in prompts:
@@ -31,7 +29,7 @@ def test_a_slot_keeps_what_its_last_prompt_shares(turn, prompts):
         assert cache.statistics.blocks == 1 + len(aside)
 
 
-def test_a_prompt_put_aside_comes_back(turn):
+def test_a_prompt_put_aside_comes_back():
     cache = LlamaCppCache()
     turn(cache, range(100))
     turn(cache, range(500, 510))
@@ -121,7 +119,7 @@ def test_checkpoints_are_those_of_a_token_by_token_prefill(turns, batch, micro_b
         assert list(cache._slot.checkpoints[:-1]) == [at for at, _ in slot.checkpoints]
 
 
-def test_checkpoints(turn):
+def test_checkpoints():
     cache = LlamaCppCache(HYBRID)
     cache.micro_batch = 20
     cache.min_step = 30
@@ -136,7 +134,7 @@ def test_checkpoints(turn):
     assert turn(cache, [*range(9), 999, 998]) == 0
 
 
-def test_the_old_end_is_no_checkpoint_behind_a_long_continuation(turn):
+def test_the_old_end_is_no_checkpoint_behind_a_long_continuation():
     cache = LlamaCppCache(HYBRID)
     cache.micro_batch = 20
     turn(cache, range(100))
@@ -144,7 +142,7 @@ def test_the_old_end_is_no_checkpoint_behind_a_long_continuation(turn):
     assert cache.match(array([*range(105), 999])).reused == 96
 
 
-def test_a_long_first_prompt_has_checkpoints_at_user_turns_far_apart(turn):
+def test_a_long_first_prompt_has_checkpoints_at_user_turns_far_apart():
     cache = LlamaCppCache(HYBRID)
     headers = tuple(range(500, 30_000, 500))
     turn(cache, range(30_000), PromptBoundaries(user_headers=headers))
@@ -153,7 +151,7 @@ def test_a_long_first_prompt_has_checkpoints_at_user_turns_far_apart(turn):
     assert reused == [17_500, 26_000, 29_500, 29_500, 29_996]
 
 
-def test_checkpoints_are_limited_and_those_behind_the_prompt_go(turn):
+def test_checkpoints_are_limited_and_those_behind_the_prompt_go():
     cache = LlamaCppCache(HYBRID)
     cache.max_checkpoints = 2
     cache.micro_batch = 20

@@ -1,7 +1,5 @@
 """mlx-lm's prompt cache, beside the installed class itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,14 +1,11 @@
 """mlx-vlm's snapshots, and the names of its blocks as its own function gave them."""
 
-from __future__ import annotations
-
-from token_ids import HYBRID, TEN, array
+from token_ids import HYBRID, TEN, array, turn
 from tplaudit.probes.caches.hashes import chain
-from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.mlx_vlm import MlxVlmSnapshots, apc_hash, apc_recipe
 
 
-def test_mlx_vlm_keeps_two_snapshots(turn):
+def test_mlx_vlm_keeps_two_snapshots():
     cache = MlxVlmSnapshots(HYBRID)
     for first in range(3):
         turn(cache, [first, *range(30)])
@@ -28,9 +25,3 @@ def test_names_of_blocks():
         apc_hash((5, 6, 7, 8), first),
     ]
     assert apc_hash((1, 2, 3, 4), extra=1) != first
-
-
-def test_the_cache_names_its_blocks_so():
-    cache = make_cache("mlx-vlm", block_size=4)
-    cache.store(TEN)
-    assert [block.name for block in cache.match(TEN).blocks] == [*chain(TEN, 4, named=apc_recipe)]

@@ -1,10 +1,8 @@
 """MTPLX's session bank."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from token_ids import HYBRID
+from token_ids import HYBRID, turn
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.mtplx import MtplxCache
 from tplaudit.probes.models.layers import Layers
@@ -14,14 +12,14 @@ def reused(cache, *parts):
     return cache.match(np.concatenate([np.array(part, np.int32) for part in parts])).reused
 
 
-def test_what_is_only_appended_to_goes_on_at_its_end_whatever_its_length(turn):
+def test_what_is_only_appended_to_goes_on_at_its_end_whatever_its_length():
     for layers in (Layers(), HYBRID):
         cache = MtplxCache(layers)
         turn(cache, range(5000), PromptBoundaries(prompt_tokens=4900))
         assert reused(cache, range(5000), [-1]) == cache.reusable(5000, 5001) == 5000
 
 
-def test_plain_layers_share_every_token_from_512_on_and_64_near_the_end(turn):
+def test_plain_layers_share_every_token_from_512_on_and_64_near_the_end():
     cache = MtplxCache()
     turn(cache, range(5000))
     assert [reused(cache, range(at), [-1]) for at in (511, 512, 4991)] == [0, 512, 4991]
@@ -41,7 +39,7 @@ def test_recurrent_layers_go_back_to_the_end_of_a_chunk():
     assert reused(cache, range(600), [-1]) == 0
 
 
-def test_chunks_are_counted_from_where_the_prefill_began(turn):
+def test_chunks_are_counted_from_where_the_prefill_began():
     cache = MtplxCache(HYBRID)
     turn(cache, range(3000))
     turn(cache, range(9000))

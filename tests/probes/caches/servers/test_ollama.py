@@ -1,14 +1,12 @@
 """The tree of Ollama's MLX runner."""
 
-from __future__ import annotations
-
-from token_ids import HYBRID, array
+from token_ids import HYBRID, array, turn
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.ollama import OllamaCache
 from tplaudit.probes.tokenization.token_range import TokenRange
 
 
-def test_ollamas_snapshots(turn):
+def test_ollamas_snapshots():
     cache = OllamaCache(HYBRID)
     cache.stride = 8
     ids = array(range(24))
@@ -26,7 +24,7 @@ def test_ollamas_snapshots(turn):
     assert cache.match(array([*range(27), 98])).reused == 27
 
 
-def test_issue_18267(turn):
+def test_issue_18267():
     """ollama/ollama#18267: where one identifier of 65,303 tokens differs, a multiple of 8192 is reused."""
     cache = OllamaCache(HYBRID)
     turn(cache, range(65303))

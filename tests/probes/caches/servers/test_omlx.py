@@ -1,13 +1,11 @@
 """The paged cache where layers cannot be cut: snapshots, tails, versions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_ids import array
+from token_ids import array, turn
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.hashes import recipe
 from tplaudit.probes.caches.paged import PagedCache
@@ -18,15 +16,6 @@ from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.token_range import TokenRange
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
-
-
-def turn(cache, tokens, marks=None):
-    """One request through an engine that only counts; returns what was reused."""
-    ids = array(tokens)
-    match = cache.match(ids)
-    with cache.pin(match):
-        cache.store(ids, match=match, marks=marks or PromptBoundaries())
-    return match.reused
 
 
 @dataclass(frozen=True)
@@ -278,8 +267,7 @@ def test_the_furthest_stored_position_counts(prompts, size, whole):
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=14), min_size=1, max_size=10),
-    st.integers(1, 3),
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=14), min_size=1, max_size=10), st.integers(1, 3)
 )
 def test_without_tails_the_last_snapshot_counts(prompts, size):
     cache = PagedCache(size, trimmable=False)

@@ -1,25 +1,21 @@
 """Rapid-MLX's cache; the server's own lookup was run beside it (docs/caches.md)."""
 
-from __future__ import annotations
-
-import numpy as np
 from hypothesis import given
-from token_ids import HYBRID, array, common, conversations
+from token_ids import HYBRID, TEN, array, common, conversations, turn
 from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.hashes import chain, recipe
-from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.rapid_mlx import ROOT, RapidMlxCache
 
 
 @given(conversations)
-def test_rapid_mlx_shares_every_token_of_plain_layers(turn, prompts):
+def test_rapid_mlx_shares_every_token_of_plain_layers(prompts):
     cache = RapidMlxCache()
     for number, tokens in enumerate(prompts):
         shared = max((common(tokens, other) for other in prompts[:number]), default=0)
         assert turn(cache, tokens) == min(shared, len(tokens) - 1) == cache.reusable(shared, len(tokens))
 
 
-def test_rapid_mlx_goes_back_to_recurrent_checkpoints(turn):
+def test_rapid_mlx_goes_back_to_recurrent_checkpoints():
     cache = RapidMlxCache(HYBRID)
     marks = PromptBoundaries(prompt_tokens=9000, user_start=5000)
     spans = cache.spans(array(range(9100)), Match(0), marks)
@@ -37,7 +33,7 @@ def test_rapid_mlx_goes_back_to_recurrent_checkpoints(turn):
     assert len(cache) == 2
 
 
-def test_rapid_mlx_limits_what_cannot_be_cut(turn):
+def test_rapid_mlx_limits_what_cannot_be_cut():
     cache = RapidMlxCache(HYBRID)
     cache.max_uncut = 2
     for first in range(4):
@@ -47,11 +43,7 @@ def test_rapid_mlx_limits_what_cannot_be_cut(turn):
 
 
 def test_names_of_the_paged_caches_blocks():
-    ids = np.arange(1, 11, dtype=np.int32)
-    assert [name.hex() for name in chain(ids, 4, named=recipe(root=ROOT))] == [
+    assert [name.hex() for name in chain(TEN, 4, named=recipe(root=ROOT))] == [
         "fdeb4d0ebec4590b336acc7c01ac13430956d7db988b4ee4f24b494bda987406",
         "d9c8514adf3881810324944386ccd67083ff7c5d1f8804132da6563440653fd3",
     ]
-    cache = make_cache("rapid-mlx:paged", block_size=4)
-    cache.store(ids)
-    assert [block.name for block in cache.match(ids).blocks] == [*chain(ids, 4, named=recipe(root=ROOT))]

@@ -1,16 +1,14 @@
 """SGLang's tree, compared with a brute-force statement of its rule."""
 
-from __future__ import annotations
-
 from hypothesis import given
-from token_ids import HYBRID, array, common, conversations
+from token_ids import HYBRID, array, common, conversations, turn
 from tplaudit.probes.caches.base import PromptBoundaries
 from tplaudit.probes.caches.servers.sglang import SglangCache
 from tplaudit.probes.models.sizes import Sizes
 
 
 @given(conversations)
-def test_sglang_shares_every_token(turn, prompts):
+def test_sglang_shares_every_token(prompts):
     cache = SglangCache(sizes=Sizes(1))
     for number, tokens in enumerate(prompts):
         shared = max((common(tokens, other) for other in prompts[:number]), default=0)
@@ -20,7 +18,7 @@ def test_sglang_shares_every_token(turn, prompts):
         assert cache.statistics.bytes == len(nodes)
 
 
-def test_sglang_goes_on_from_where_a_prompt_or_its_reply_ended(turn):
+def test_sglang_goes_on_from_where_a_prompt_or_its_reply_ended():
     cache = SglangCache(HYBRID)
     turn(cache, range(24), PromptBoundaries(prompt_tokens=20))
     reused = {at: cache.match(array([*range(at), 99])).reused for at in (19, 20, 23, 24)}
@@ -29,7 +27,7 @@ def test_sglang_goes_on_from_where_a_prompt_or_its_reply_ended(turn):
     assert cache.match(array([*range(24), 99])).reused == 24
 
 
-def test_a_branch_gives_way_up_to_where_another_one_shares_it(turn):
+def test_a_branch_gives_way_up_to_where_another_one_shares_it():
     cache = SglangCache(capacity_bytes=8, sizes=Sizes(1))
     turn(cache, [1, 2, 3, 4])
     turn(cache, [1, 2, 5, 6])

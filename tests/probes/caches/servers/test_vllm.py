@@ -1,13 +1,10 @@
 """vLLM's cache: the names of its blocks are those that its own functions gave."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
 from token_ids import TEN
 from tplaudit.probes.caches.hashes import chain
-from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.vllm import vllm_hash, vllm_none_hash, vllm_recipe
 
 
@@ -19,9 +16,3 @@ def test_names_of_blocks():
     assert none_hash.hex() == "1973e23848344dc43a988a9b478663803cfffe1243480253f9a3cf004b14aa7c"
     assert vllm_hash((1, 2, 3, 4), none_hash).hex() == first
     assert [name.hex() for name in chain(TEN, 4, named=vllm_recipe("0"))] == [first, second]
-
-
-def test_the_cache_names_its_blocks_so():
-    cache = make_cache("vllm", block_size=4)
-    cache.store(TEN)
-    assert [block.name for block in cache.match(TEN).blocks] == [*chain(TEN, 4, named=vllm_recipe())]

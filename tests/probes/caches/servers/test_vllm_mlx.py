@@ -1,16 +1,12 @@
 """vllm-mlx's caches; the server's own lookups were run beside them (docs/caches.md)."""
 
-from __future__ import annotations
-
-import numpy as np
-from token_ids import HYBRID, array
+from token_ids import HYBRID, TEN, array, turn
 from tplaudit.probes.caches.base import PromptBoundaries
 from tplaudit.probes.caches.hashes import chain, recipe
-from tplaudit.probes.caches.registry import make_cache
 from tplaudit.probes.caches.servers.vllm_mlx import ROOT, VllmMlxCache, VllmMlxLegacyCache
 
 
-def test_vllm_mlx_prefers_a_whole_sequence_and_prefills_a_whole_prompt_again(turn):
+def test_vllm_mlx_prefers_a_whole_sequence_and_prefills_a_whole_prompt_again():
     cache = VllmMlxCache()
     cache.min_tokens = 2
     turn(cache, [1, 2, 3])
@@ -24,7 +20,7 @@ def test_vllm_mlx_prefers_a_whole_sequence_and_prefills_a_whole_prompt_again(tur
     assert cache.reusable(4, 5) == 4 and cache.reusable(5, 5) == 0 and cache.reusable(1, 9) == 0
 
 
-def test_vllm_mlx_stores_prompts_alone_where_layers_cannot_be_cut(turn):
+def test_vllm_mlx_stores_prompts_alone_where_layers_cannot_be_cut():
     cache = VllmMlxCache(HYBRID)
     turn(cache, range(400), PromptBoundaries(prompt_tokens=300))
     assert cache.match(array(range(350))).reused == 300
@@ -37,7 +33,7 @@ def test_vllm_mlx_stores_prompts_alone_where_layers_cannot_be_cut(turn):
     assert len(cache) == 1
 
 
-def test_the_legacy_cache_needs_a_sequence_that_ends_where_the_prompt_parts(turn):
+def test_the_legacy_cache_needs_a_sequence_that_ends_where_the_prompt_parts():
     cache = VllmMlxLegacyCache()
     turn(cache, [1, 2, 3])
     turn(cache, [1, 2, 3, 4, 5])
@@ -50,11 +46,7 @@ def test_the_legacy_cache_needs_a_sequence_that_ends_where_the_prompt_parts(turn
 
 
 def test_names_of_the_paged_caches_blocks():
-    ids = np.arange(1, 11, dtype=np.int32)
-    assert [name.hex() for name in chain(ids, 4, named=recipe(root=ROOT))] == [
+    assert [name.hex() for name in chain(TEN, 4, named=recipe(root=ROOT))] == [
         "fb1f01c655d421ed286c5d087dc320486dfa089aa6c19f7b664371670b7fa1dc",
         "51e861c22a1c6bf300d5d924135c8dcc9a57e0e0b02101847d11a7d712adbcc6",
     ]
-    cache = make_cache("vllm-mlx:paged", block_size=4)
-    cache.store(ids)
-    assert [block.name for block in cache.match(ids).blocks] == [*chain(ids, 4, named=recipe(root=ROOT))]

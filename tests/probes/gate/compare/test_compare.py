@@ -1,7 +1,5 @@
 """Comparing two behaviours: which prompts are held against which."""
 
-from __future__ import annotations
-
 from tplaudit.probes.gate.compare.compare import BehaviourComparison, compare
 from tplaudit.probes.gate.observe.behaviour import Behaviour, Observing, observe
 from tplaudit.probes.templates.template import ChatTemplate

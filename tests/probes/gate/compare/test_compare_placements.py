@@ -1,7 +1,5 @@
 """Comparing what becomes of system turns, placement by placement."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from tplaudit.probes.gate.compare import compare_placements

@@ -1,7 +1,5 @@
 """Comparing verdicts on reasoning, and the findings that the gate follows."""
 
-from __future__ import annotations
-
 from tplaudit.probes.gate.compare.compare_thinking import compare_findings, compare_thinking
 from tplaudit.probes.gate.observe.behaviour import FollowedFinding
 from tplaudit.probes.gate.subject import Subject

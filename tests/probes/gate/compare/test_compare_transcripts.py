@@ -1,7 +1,5 @@
 """Transcripts in the gate: their prompts turn by turn, and what their replays count."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What it means that a verdict became another one."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

@@ -1,7 +1,5 @@
 """What two prompts differ in."""
 
-from __future__ import annotations
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tplaudit.probes.gate.compare.edits import edit

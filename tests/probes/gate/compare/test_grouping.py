@@ -1,7 +1,5 @@
 """Templates changed by a machine: what is broken is seen and named, what is only written otherwise is not."""
 
-from __future__ import annotations
-
 import random
 import re
 from importlib.resources import files

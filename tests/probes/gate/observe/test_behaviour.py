@@ -1,7 +1,5 @@
 """Models with several templates, profiles and switches."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

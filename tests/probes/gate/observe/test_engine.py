@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
 
 

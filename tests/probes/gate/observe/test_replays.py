@@ -1,7 +1,5 @@
 """What replays of transcripts count."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

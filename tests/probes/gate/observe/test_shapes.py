@@ -1,7 +1,5 @@
 """The conversations themselves."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

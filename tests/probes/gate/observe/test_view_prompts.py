@@ -1,7 +1,5 @@
 """The prompts of all conversations with one template."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from tplaudit.probes.gate.observe.shapes import SHAPES

@@ -1,11 +1,10 @@
 """What oMLX's extraction makes of chat messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_messages import A, S, T, U, part
 from tplaudit.probes.conversation import Message, Piece
 from tplaudit.probes.policies.api.chat_route import (
     ChatRules,
@@ -18,10 +17,6 @@ from tplaudit.probes.policies.base import Action
 from tplaudit.probes.templates.template import ChatTemplate
 
 IMAGE = {"type": "image_url", "image_url": {"url": "x", "detail": "low"}}
-
-
-def text(words: Any) -> dict[str, Any]:
-    return {"type": "text", "text": words}
 
 
 def extracted(data: dict[str, Any], **rules: Any) -> list[dict[str, Any]]:
@@ -38,25 +33,23 @@ def template(source: str) -> ChatTemplate:
     [
         ("u", "u"),
         (None, ""),
-        ([text("a"), IMAGE, text("b"), "c"], "a\nb\nc"),
+        ([part("a"), IMAGE, part("b"), "c"], "a\nb\nc"),
         ([], ""),
-        ([text(None)], ""),
+        ([part(None)], ""),
         (7, "7"),
     ],
 )
 def test_contents_become_texts(content: Any, words: str) -> None:
-    assert extracted({"role": "user", "content": content}) == [{"role": "user", "content": words}]
+    assert extracted(U(content)) == [U(words)]
 
 
 def test_lost_parts_are_named() -> None:
-    rewrite = extract((Message({"role": "user", "content": [IMAGE, text("a"), IMAGE]}, 3),), ChatRules())
+    rewrite = extract((Message(U([IMAGE, part("a"), IMAGE]), 3),), ChatRules())
     assert rewrite.actions == (Action("dropped", (3,), "the server leaves out its parts: image_url"),)
 
 
 def test_developers_names_and_other_keys() -> None:
-    assert extracted({"role": "developer", "content": "d", "name": "n", "weight": 0}) == [
-        {"role": "system", "content": "d", "name": "n"}
-    ]
+    assert extracted({"role": "developer", "content": "d", "name": "n", "weight": 0}) == [S("d", name="n")]
 
 
 def test_a_message_that_is_text_already_is_the_very_same_object() -> None:
@@ -85,41 +78,34 @@ def test_arguments(given: Any, arguments: Any) -> None:
 
 def test_a_call_keeps_its_id_name_and_arguments() -> None:
     call = {"id": "c1", "type": "function", "index": 0, "function": {"name": "f", "arguments": '{"a": 1}'}}
-    assert extracted({"role": "assistant", "content": None, "tool_calls": [call], "refusal": None}) == [
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}}],
-            "_preserve_role_boundary": True,
-        }
+    assert extracted(A(None, tool_calls=[call], refusal=None)) == [
+        A(
+            "",
+            tool_calls=[{"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}}],
+            _preserve_role_boundary=True,
+        )
     ]
 
 
 def test_calls_and_results_for_a_template_without_a_tool_role() -> None:
     calls = [{"id": "c1", "function": {"name": "f", "arguments": '{"a": 1}'}}, {"id": "c2"}]
     turns = (
-        Message({"role": "assistant", "content": "on it", "tool_calls": calls}, 0),
-        Message({"role": "tool", "tool_call_id": "c1", "content": [text("r"), text("s")]}, 1),
+        Message(A("on it", tool_calls=calls), 0),
+        Message(T([part("r"), part("s")]), 1),
         Message({"role": "tool", "content": None}, 2),
     )
     rewrite = extract(turns, ChatRules(tool_role=False))
     assert [message.data for message in rewrite.messages] == [
-        {
-            "role": "assistant",
-            "content": 'on it\n[Calling tool: f({"a": 1})]\n[Calling tool: unknown({})]',
-            "_preserve_role_boundary": True,
-        },
-        {"role": "user", "content": "[Tool Result (c1)]: r\ns", "_preserve_role_boundary": True},
-        {"role": "user", "content": "[Tool Result ()]: ", "_preserve_role_boundary": True},
+        A('on it\n[Calling tool: f({"a": 1})]\n[Calling tool: unknown({})]', _preserve_role_boundary=True),
+        U("[Tool Result (c1)]: r\ns", _preserve_role_boundary=True),
+        U("[Tool Result ()]: ", _preserve_role_boundary=True),
     ]
     why = "tool results become user turns, because the template has no tool role"
     assert rewrite.actions == (Action("converted", (1, 2), why),)
 
 
 def test_a_result_for_a_template_with_a_tool_role() -> None:
-    assert extracted({"role": "tool", "tool_call_id": "c1", "name": "f", "content": "r"}) == [
-        {"role": "tool", "tool_call_id": "c1", "content": "r"}
-    ]
+    assert extracted({"role": "tool", "tool_call_id": "c1", "name": "f", "content": "r"}) == [T("r")]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +117,7 @@ def test_a_result_for_a_template_with_a_tool_role() -> None:
     ],
 )
 def test_reasoning(reasoning: str, turn: dict[str, Any]) -> None:
-    given = {"role": "assistant", "content": "x", "reasoning_content": "t"}
+    given = A("x", reasoning_content="t")
     assert extracted(given, reasoning=reasoning) == [{"role": "assistant", **turn}]
     call = {"id": "c1", "function": {"name": "f", "arguments": {}}}
     (calling,) = extracted({**given, "tool_calls": [call]}, reasoning=reasoning)
@@ -140,10 +126,8 @@ def test_reasoning(reasoning: str, turn: dict[str, Any]) -> None:
 
 
 def test_inline_reasoning_becomes_a_field_where_that_is_native() -> None:
-    given = {"role": "assistant", "content": "<think>\nt\n</think>\n\nx"}
-    assert extracted(given, reasoning="native") == [
-        {"role": "assistant", "content": "x", "reasoning_content": "t"}
-    ]
+    given = A("<think>\nt\n</think>\n\nx")
+    assert extracted(given, reasoning="native") == [A("x", reasoning_content="t")]
     assert extracted(given, reasoning="inline") == extracted(given, reasoning="field") == [given]
     assert extracted({**given, "role": "user"}, reasoning="native") == [{**given, "role": "user"}]
 
@@ -169,14 +153,11 @@ def test_void_assistant_turns_are_removed(data: dict[str, Any], void: bool) -> N
 
 def test_the_multimodal_extraction_keeps_images_in_a_list() -> None:
     sound = {"type": "input_audio", "input_audio": {"data": "x"}}
-    given = {"role": "user", "content": [text("a"), {"type": "refusal"}, IMAGE, sound, {"type": "image_url"}]}
+    given = U([part("a"), {"type": "refusal"}, IMAGE, sound, {"type": "image_url"}])
     message = Message(given, 4, (Piece(0, 1, 0), Piece(0, 4, 1), Piece(0, 2, 2), Piece(0, 4, 3)))
     rewrite = extract((message,), ChatRules(images=True))
     (after,) = rewrite.messages
-    assert after.data == {
-        "role": "user",
-        "content": [text("a"), {"type": "image_url", "image_url": {"url": "x"}}, sound],
-    }
+    assert after.data == U([part("a"), {"type": "image_url", "image_url": {"url": "x"}}, sound])
     assert after.pieces == (Piece(0, 1, 0), Piece(0, 2, 1), Piece(0, 4, 2))
     assert rewrite.actions == (
         Action("dropped", (4,), "the server leaves out its parts: refusal, image_url"),
@@ -184,8 +165,8 @@ def test_the_multimodal_extraction_keeps_images_in_a_list() -> None:
 
 
 def test_the_multimodal_extraction_makes_a_text_of_texts() -> None:
-    given = {"role": "user", "content": [text("a"), text("b")]}
-    assert extracted(given, images=True) == [{"role": "user", "content": "a\nb"}]
+    given = U([part("a"), part("b")])
+    assert extracted(given, images=True) == [U("a\nb")]
 
 
 @pytest.mark.parametrize(
@@ -257,17 +238,10 @@ def test_tools_are_reduced_to_three_keys_in_one_order() -> None:
     )
     converted = template_tools(tools)
     assert converted == (
+        {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}},
         {
             "type": "function",
-            "function": {"name": "f", "description": "", "parameters": {"type": "object"}},
-        },
-        {
-            "type": "function",
-            "function": {
-                "name": "g",
-                "description": "G",
-                "parameters": {"type": "object", "properties": {}},
-            },
+            "function": {"name": "g", "description": "G", "parameters": {"type": "object", "properties": {}}},
         },
     )
     assert converted is not None

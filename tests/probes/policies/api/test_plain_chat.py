@@ -1,11 +1,10 @@
 """Policies without a server of their own, on requests of other dialects."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
 import pytest
+from chat_messages import A, S, T, U, part
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.policies.api.plain_chat import plain_chat
 from tplaudit.probes.policies.registry import parse_policy
@@ -26,16 +25,12 @@ def anthropic(*messages: tuple[str, Any], system: Any = None) -> Request:
     )
 
 
-def text(value: str) -> dict[str, Any]:
-    return {"type": "text", "text": value}
-
-
 SESSION = anthropic(
     ("user", "Go."),
     ("system", "Plan mode is on."),
-    ("assistant", [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, text("Let me see."), CALL]),
-    ("user", [{"type": "tool_result", "tool_use_id": "c1", "content": [text("two"), text("three")]}, NOTE]),
-    system=[text(HEADER), text("Be brief.")],
+    ("assistant", [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, part("Let me see."), CALL]),
+    ("user", [{"type": "tool_result", "tool_use_id": "c1", "content": [part("two"), part("three")]}, NOTE]),
+    system=[part(HEADER), part("Be brief.")],
 )
 
 
@@ -48,20 +43,12 @@ def test_nothing_is_left_out_and_system_turns_stay() -> None:
     prepared = parse_policy("as-is").prepare(SESSION, None)  # type: ignore[arg-type]
     call = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": {"all": True}}}
     assert seen(prepared.request) == [
-        (TOP_LEVEL, {"role": "system", "content": f"{HEADER}\nBe brief."}),
-        (0, {"role": "user", "content": "Go."}),
-        (1, {"role": "system", "content": "Plan mode is on."}),
-        (
-            2,
-            {
-                "role": "assistant",
-                "content": "Let me see.",
-                "reasoning_content": "Hm.",
-                "tool_calls": [call],
-            },
-        ),
-        (3, {"role": "tool", "tool_call_id": "c1", "content": "two\nthree"}),
-        (3, {"role": "user", "content": "log"}),
+        (TOP_LEVEL, S(f"{HEADER}\nBe brief.")),
+        (0, U("Go.")),
+        (1, S("Plan mode is on.")),
+        (2, A("Let me see.", reasoning_content="Hm.", tool_calls=[call])),
+        (3, T("two\nthree")),
+        (3, U("log")),
     ]
     assert (prepared.request.dialect, prepared.request.system) == ("openai-chat", None)
     assert before == SESSION
@@ -69,10 +56,10 @@ def test_nothing_is_left_out_and_system_turns_stay() -> None:
 
 
 def test_what_chat_messages_have_no_place_for_is_said() -> None:
-    request = anthropic(("user", [text("a"), IMAGE, PDF, {"type": "search_result"}]))
+    request = anthropic(("user", [part("a"), IMAGE, PDF, {"type": "search_result"}]))
     prepared = plain_chat(request)
     image = {"type": "image_url", "image_url": {"url": "u"}}
-    assert prepared.request.messages[0].content == [image, text("a")]
+    assert prepared.request.messages[0].content == [image, part("a")]
     (dropped,) = [action for action in prepared.actions if action.kind == "dropped"]
     assert (dropped.messages, "document, search_result" in dropped.why) == ((0,), True)
 
@@ -96,7 +83,7 @@ def test_hoist_and_note_see_the_top_level_text(name: str, first: str) -> None:
 @pytest.mark.parametrize("name", ["as-is", "hoist", "note"])
 def test_responses_items(name: str) -> None:
     items: list[dict[str, Any]] = [
-        {"role": "user", "content": [{"type": "input_text", "text": "Go."}]},
+        U([{"type": "input_text", "text": "Go."}]),
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
         {"type": "function_call", "call_id": "c1", "name": "run", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "two"},
@@ -117,5 +104,5 @@ def test_responses_items(name: str) -> None:
 
 
 def test_a_chat_request_stays_the_same_object() -> None:
-    request = Request((Message({"role": "user", "content": "Go."}, 0),))
+    request = Request((Message(U("Go."), 0),))
     assert plain_chat(request).request is request

@@ -1,11 +1,9 @@
 """Responses items as chat messages, and whom each of them came from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from chat_messages import data
+from chat_messages import A, S, T, U, data, part
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.policies.api.responses_route import ResponsesRules, convert_responses
 from tplaudit.probes.policies.base import Action, Prepared
@@ -39,17 +37,13 @@ def convert(*items: dict[str, Any], system: Any = None, tools: Any = None, **rul
 
 def test_instructions_and_developer_items() -> None:
     after = convert(message("developer", "d"), message("user", "u"), system="I")
-    assert data(after) == [
-        {"role": "system", "content": "I"},
-        {"role": "system", "content": "d"},
-        {"role": "user", "content": "u"},
-    ]
+    assert data(after) == [S("I"), S("d"), U("u")]
     assert [each.index for each in after.request.messages] == [TOP_LEVEL, 0, 1]
     assert (after.request.system, after.request.dialect) == (None, "openai-chat")
 
 
 def test_items_without_a_type_are_messages() -> None:
-    item = Message({"role": "user", "content": "u"}, 0)
+    item = Message(U("u"), 0)
     after = convert_responses(Request((item,), dialect="openai-responses"), ResponsesRules())
     assert after.request.messages[0] is item
 
@@ -64,11 +58,11 @@ def test_neighbouring_calls_are_one_turn() -> None:
         message("user", "v"),
     )
     assert data(after) == [
-        {"role": "user", "content": "u"},
+        U("u"),
         {"role": "assistant", "tool_calls": [called("c1"), called("c2")]},
-        {"role": "tool", "tool_call_id": "c1", "content": "r1"},
+        T("r1"),
         {"role": "tool", "tool_call_id": "c2", "content": "r2"},
-        {"role": "user", "content": "v"},
+        U("v"),
     ]
     assert [each.index for each in after.request.messages] == [0, 1, 3, 4, 5]
     assert after.actions == (
@@ -78,7 +72,7 @@ def test_neighbouring_calls_are_one_turn() -> None:
 
 def test_calls_join_the_assistant_text_before_them() -> None:
     after = convert(message("user", "u"), message("assistant", "on it"), call("c1"))
-    assert data(after)[1:] == [{"role": "assistant", "content": "on it", "tool_calls": [called("c1")]}]
+    assert data(after)[1:] == [A("on it", tool_calls=[called("c1")])]
     assert after.request.messages[1].index == 1
 
 
@@ -89,16 +83,9 @@ def test_calls_that_follow_calls_after_a_result_are_a_turn_of_their_own() -> Non
 
 def test_reasoning_goes_to_the_next_assistant_turn() -> None:
     after = convert(thought("t1", "t2"), message("assistant", "a"), thought("t3"), call("c1"))
-    assert data(after) == [
-        {
-            "role": "assistant",
-            "content": "a",
-            "reasoning_content": "t3",
-            "tool_calls": [called("c1")],
-        }
-    ]
+    assert data(after) == [A("a", reasoning_content="t3", tool_calls=[called("c1")])]
     after = convert(message("user", "u"), thought("t1", "t2"), message("assistant", "a"))
-    assert data(after)[1] == {"role": "assistant", "content": "a", "reasoning_content": "t1\nt2"}
+    assert data(after)[1] == A("a", reasoning_content="t1\nt2")
     assert (
         "reasoning_content" not in data(convert(thought("t"), message("assistant", "a"), reasoning=False))[0]
     )
@@ -111,16 +98,9 @@ def test_parts() -> None:
         "b",
         {"type": "refusal"},
     ]
-    assert data(convert(message("user", parts))) == [{"role": "user", "content": "a\nb"}]
+    assert data(convert(message("user", parts))) == [U("a\nb")]
     assert data(convert(message("user", parts), images=True)) == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "a"},
-                {"type": "input_image", "image_url": "x", "detail": "auto"},
-                {"type": "text", "text": "b"},
-            ],
-        }
+        U([part("a"), {"type": "input_image", "image_url": "x", "detail": "auto"}, part("b")])
     ]
 
 
@@ -135,11 +115,11 @@ def test_parts() -> None:
             "a\n(see attached image)",
         ),
         ([{"k": 1}], '[{"k": 1}]'),
-        ([{"type": "text", "text": "a"}, {"k": 1}, "b"], 'a\n{"k": 1}\nb'),
+        ([part("a"), {"k": 1}, "b"], 'a\n{"k": 1}\nb'),
     ],
 )
 def test_outputs(content: Any, words: str) -> None:
-    assert data(convert(output("c1", content))) == [{"role": "tool", "tool_call_id": "c1", "content": words}]
+    assert data(convert(output("c1", content))) == [T(words)]
 
 
 def test_images_of_outputs_follow_the_last_of_them() -> None:
@@ -151,7 +131,7 @@ def test_images_of_outputs_follow_the_last_of_them() -> None:
 
 def test_other_items_are_left_out() -> None:
     after = convert({"type": "web_search_call", "id": "w"}, message("user", "u"))
-    assert data(after) == [{"role": "user", "content": "u"}]
+    assert data(after) == [U("u")]
     assert after.actions == (Action("dropped", (0,), "the server leaves out items of type web_search_call"),)
 
 
@@ -170,12 +150,7 @@ def test_tools() -> None:
     assert convert(message("user", "u"), tools=tools).request.tools == (
         {
             "type": "function",
-            "function": {
-                "name": "f",
-                "description": "F",
-                "parameters": {"type": "object"},
-                "strict": False,
-            },
+            "function": {"name": "f", "description": "F", "parameters": {"type": "object"}, "strict": False},
         },
         {"type": "function", "function": {"name": "g"}},
     )

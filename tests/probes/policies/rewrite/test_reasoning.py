@@ -1,7 +1,5 @@
 """Reasoning of earlier turns: by which rule it travels, and how it is taken out of a text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,19 +1,12 @@
 """Template objects that move system turns themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from tplaudit.probes.conversation import Message, Piece, Request
+from chat_messages import CALLS, A, S, T, U, data, request_of
+from tplaudit.probes.conversation import Piece
 from tplaudit.probes.policies.registry import Prepared
 from tplaudit.probes.policies.servers.omlx import Omlx
-
-CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-
-
-def message(role: str, content: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": role, "content": content, **keys}
 
 
 def reminders_first(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
@@ -39,63 +32,26 @@ def reminders_first(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | No
     return output
 
 
+def reminder(words: str) -> dict[str, Any]:
+    return {"role": "latest_reminder", "content": words}
+
+
 def prepare(template: Any, messages: list[dict[str, Any]], *, partial: bool = False) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), partial=partial)
+    request = request_of(messages, partial=partial)
     return Omlx("omlx").prepare(request, template)
-
-
-def data(after: Prepared) -> list[Any]:
-    return [message.data for message in after.request.messages]
 
 
 NOTE = "[System note]\nn\n[/System note]"
 VECTORS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], bool]] = {
-    "L1": (
-        [message("system", "base"), message("user", "Hello"), message("system", "Plan mode")],
-        [message("system", "base"), message("latest_reminder", "Plan mode"), message("user", "Hello")],
-        False,
-    ),
+    "L1": ([S("base"), U("Hello"), S("Plan mode")], [S("base"), reminder("Plan mode"), U("Hello")], False),
     "L2": (
-        [
-            message("user", "u1"),
-            message("system", "n1"),
-            message("system", "n2"),
-            message("assistant", "a1"),
-            message("user", "u2"),
-        ],
-        [
-            message("latest_reminder", "n1\n\nn2"),
-            message("user", "u1"),
-            message("assistant", "a1"),
-            message("user", "u2"),
-        ],
+        [U("u1"), S("n1"), S("n2"), A("a1"), U("u2")],
+        [reminder("n1\n\nn2"), U("u1"), A("a1"), U("u2")],
         False,
     ),
-    "L3": (
-        [
-            message("user", "u1"),
-            message("assistant", "", **CALL),
-            message("tool", "r"),
-            message("system", "n"),
-        ],
-        [
-            message("system", "n"),
-            message("user", "u1"),
-            message("assistant", "", **CALL),
-            message("tool", "r"),
-        ],
-        False,
-    ),
-    "L4": (
-        [message("user", "u1"), message("assistant", "a"), message("system", "n"), message("user", "u2")],
-        [message("user", "u1"), message("assistant", "a"), message("user", f"{NOTE}\n\nu2")],
-        False,
-    ),
-    "L5": (
-        [message("user", "u1"), message("system", "n")],
-        [message("system", "n"), message("user", "u1")],
-        True,
-    ),
+    "L3": ([U("u1"), A("", **CALLS), T("r"), S("n")], [S("n"), U("u1"), A("", **CALLS), T("r")], False),
+    "L4": ([U("u1"), A("a"), S("n"), U("u2")], [U("u1"), A("a"), U(f"{NOTE}\n\nu2")], False),
+    "L5": ([U("u1"), S("n")], [S("n"), U("u1")], True),
 }
 
 
@@ -107,14 +63,9 @@ def test_vector(name: str, fake_template: Any) -> None:
 
 
 def test_reminders_keep_their_origins(fake_template: Any) -> None:
-    messages = [message("user", "u1")]
+    messages = [U("u1")]
     for _ in range(2):
-        messages += [
-            message("system", "n1"),
-            message("system", "n2"),
-            message("assistant", "a"),
-            message("user", "u"),
-        ]
+        messages += [S("n1"), S("n2"), A("a"), U("u")]
     after = prepare(fake_template(relocate=reminders_first), messages)
     first, _, _, second, *_ = after.request.messages
     assert (first.index, first.pieces) == (1, (Piece(0, 1), Piece(2, 2)))
@@ -133,10 +84,10 @@ def test_a_hook_may_copy_and_change_messages(fake_template: Any) -> None:
     def text(word: str) -> list[dict[str, Any]]:
         return [{"type": "text", "text": word}]
 
-    given = [message("user", text("u")), message("system", "n")]
+    given = [U(text("u")), S("n")]
     after = prepare(fake_template(relocate=copying), given)
-    assert given == [message("user", text("u")), message("system", "n")]
-    assert data(after) == [message("system", "new\n\nn"), message("user", text("v"))]
+    assert given == [U(text("u")), S("n")]
+    assert data(after) == [S("new\n\nn"), U(text("v"))]
     assert [each.index for each in after.request.messages] == [0, 0]
     assert after.request.messages[0].origin(5) == 1
 
@@ -150,11 +101,11 @@ def raising(messages: list[dict[str, Any]]) -> None:
     "hook", [lambda messages: None, lambda messages: "text", lambda messages: [1], raising]
 )
 def test_a_hook_that_gives_nothing_usable_is_ignored(hook: Any, fake_template: Any) -> None:
-    messages = [message("user", "u"), message("system", "n")]
+    messages = [U("u"), S("n")]
     assert data(prepare(fake_template(relocate=hook), messages)) == messages
 
 
 def test_the_hook_is_not_asked_without_a_later_system_turn(fake_template: Any) -> None:
     asked: list[Any] = []
-    prepare(fake_template(relocate=asked.append), [message("system", "s"), message("user", "u")])
+    prepare(fake_template(relocate=asked.append), [S("s"), U("u")])
     assert asked == []

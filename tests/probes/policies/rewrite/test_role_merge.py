@@ -1,18 +1,14 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from chat_messages import actions, conversation, owners
+from chat_messages import CALLS, actions, conversation, owners
 from tplaudit.probes.conversation import Piece
 from tplaudit.probes.policies.rewrite.role_merge import merge_roles
 from tplaudit.probes.policies.rewrite.user_notes import note_or_hoist
 
-CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-
 
 def test_a_merge_says_what_is_lost(fake_template: Any) -> None:
-    turns = (("A", "a"), ("A", "b", {**CALL, "reasoning_content": "r", "name": None}), ("U", "u"))
+    turns = (("A", "a"), ("A", "b", {**CALLS, "reasoning_content": "r", "name": None}), ("U", "u"))
     (merged,) = actions("hoist+merge", fake_template(), *turns)
     assert (
         merged.why

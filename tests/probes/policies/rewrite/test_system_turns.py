@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from chat_messages import conversation, owners
+from chat_messages import S, U, conversation, owners, part
 from tplaudit.probes.conversation import Message, Piece
 from tplaudit.probes.policies.rewrite.system_turns import merge_runs, strict_hoist
 from tplaudit.probes.policies.rewrite.user_notes import note_or_hoist
@@ -21,13 +19,13 @@ def test_a_hoisted_block_belongs_to_each_message_that_it_joins() -> None:
 def test_a_hoisted_block_without_a_leading_one_has_the_index_of_its_first_message_with_text() -> None:
     messages = conversation(("U", "u"), ("S", ""), ("A", "a"), ("D", "b"), ("U", "v"), ("S", "c"))
     block, *rest = strict_hoist(messages, "").messages
-    assert (block.index, block.data) == (3, {"role": "system", "content": "b\n\nc"})
+    assert (block.index, block.data) == (3, S("b\n\nc"))
     assert owners(block) == "3555"
     assert [message.index for message in rest] == [0, 2, 4]
 
 
 def test_the_parts_of_one_message_all_belong_to_it() -> None:
-    parts = [{"type": "text", "text": "ab"}, {"type": "image_url"}, "c"]
+    parts = [part("ab"), {"type": "image_url"}, "c"]
     messages = conversation(("U", "u"), ("S", parts), ("A", "a"), ("S", "d"))
     block = strict_hoist(messages, "").messages[0]
     assert block.content == "ab\nc\n\nd"
@@ -38,30 +36,23 @@ def test_the_parts_of_one_message_all_belong_to_it() -> None:
     "data",
     [
         {"role": "developer", "content": "a\nb"},
-        {"role": "system", "content": "a\nb", "name": "x"},
-        {
-            "role": "system",
-            "content": ["a", {"type": "text", "text": "b"}, {"type": "image_url"}, {"text": "c"}],
-        },
+        S("a\nb", name="x"),
+        S(["a", part("b"), {"type": "image_url"}, {"text": "c"}]),
     ],
 )
 def test_a_lone_system_message_is_reduced_to_role_and_text(data: dict[str, Any]) -> None:
     (turn,) = merge_runs((Message(data, 0),), "").messages
-    assert (turn.data, turn.index, turn.pieces) == ({"role": "system", "content": "a\nb"}, 0, ())
+    assert (turn.data, turn.index, turn.pieces) == (S("a\nb"), 0, ())
 
 
 def test_rewriting_what_is_built_already_shifts_its_pieces() -> None:
-    built = Message({"role": "system", "content": "ab\n\ncd"}, 2, (Piece(0, 2), Piece(2, 3)))
-    messages = (
-        Message({"role": "system", "content": "x"}, 0),
-        Message({"role": "user", "content": "u"}, 1),
-        built,
-    )
+    built = Message(S("ab\n\ncd"), 2, (Piece(0, 2), Piece(2, 3)))
+    messages = (Message(S("x"), 0), Message(U("u"), 1), built)
     assert strict_hoist(messages, "").messages[0].pieces == (Piece(0, 0), Piece(1, 2), Piece(5, 3))
     (note,) = (note_or_hoist(messages[1:])).messages
     assert owners(note) == "1" + "2" * 18 + "3" * 19
     parts = Message(
-        {"role": "developer", "content": [{"type": "text", "text": "ab"}, {"type": "text", "text": "cd"}]},
+        {"role": "developer", "content": [part("ab"), part("cd")]},
         4,
         (Piece(0, 4, 0), Piece(1, 5, 0), Piece(0, 6, 1)),
     )

@@ -1,7 +1,5 @@
 """Arguments of tool calls, as text and as dicts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,15 +1,10 @@
-from __future__ import annotations
-
 from typing import Any
 
-from chat_messages import A, S, T, U, conversation, owners
-from tplaudit.probes.conversation import Message, Piece, Request
+from chat_messages import BOUNDARY, CALLS, A, S, T, U, conversation, owners, request_of
+from tplaudit.probes.conversation import Piece
 from tplaudit.probes.policies.base import Rewrite
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.policies.rewrite.user_notes import note_or_hoist, to_user_notes
-
-CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-BOUNDARY = {"_preserve_role_boundary": True}
 
 
 def test_an_appended_note_starts_at_its_separator_and_ends_with_its_suffix() -> None:
@@ -63,7 +58,7 @@ def test_a_note_in_a_list_covers_every_part() -> None:
 def test_every_branch_of_the_note_downgrade(fake_template: Any) -> None:
     picture = [{"type": "text", "text": "p"}, {"type": "image_url", "image_url": {"url": "x"}}]
     user, other, bound = U("u"), U("v"), U("b", **BOUNDARY)
-    call, plain, tool, seen = A("", **CALL), A("a"), T("r"), U(picture)
+    call, plain, tool, seen = A("", **CALLS), A("a"), T("r"), U(picture)
     end: list[dict[str, Any]] = []
     append, prepend, refuse = "append", "prepend", "refuse"
     table = [
@@ -90,7 +85,7 @@ def test_every_branch_of_the_note_downgrade(fake_template: Any) -> None:
     note = "[System note]\nn\n[/System note]"
     policy = parse_policy("note")
     for before, after, outcome in table:
-        request = Request(tuple(Message(data, n) for n, data in enumerate([before, S("n"), *after])))
+        request = request_of([before, S("n"), *after])
         result = policy.prepare(request, fake_template())
         data = [message.data for message in result.request.messages]
         if outcome == append:

@@ -1,20 +1,14 @@
 """What flyto-mlx does to conversations."""
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_messages import data
+from chat_messages import A, S, T, U, data, part, request_of, vectors_of
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.policies.base import Prepared
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
 
-VECTORS = json.loads((Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
-FLYTO = [vector for vector in VECTORS if vector["policy"] == "flyto/anthropic"]
 IN_PLACE = ChatTemplate(
     {"default": "{# == 'tool' tool_calls #}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"},
     source="t",
@@ -23,28 +17,28 @@ NOTE = "[System note]\nn\n[/System note]"
 
 
 def prepare(messages: list[dict[str, Any]], name: str, **fields: Any) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
+    request = request_of(messages, **fields)
     return parse_policy(name).prepare(request, IN_PLACE)
 
 
-@pytest.mark.parametrize("vector", FLYTO, ids=lambda vector: vector["id"])
+@pytest.mark.parametrize("vector", vectors_of("flyto/anthropic"), ids=lambda vector: vector["id"])
 @pytest.mark.parametrize("route", ["messages", "none"])
 def test_vector(vector: dict[str, Any], route: str) -> None:
     assert data(prepare(vector["messages"], f"flyto-mlx:route={route}")) == vector["expected"]
 
 
 def test_f3_a_user_turn_made_of_a_tool_result_takes_a_note() -> None:
-    bound = {"role": "user", "content": "[Tool Result (c1)]: r", "_preserve_role_boundary": True}
-    reply = {"role": "assistant", "content": "a"}
-    after = prepare([bound, {"role": "system", "content": "n"}, reply], "flyto-mlx:route=messages")
+    bound = U("[Tool Result (c1)]: r", _preserve_role_boundary=True)
+    reply = A("a")
+    after = prepare([bound, S("n"), reply], "flyto-mlx:route=messages")
     assert data(after) == [{**bound, "content": f"[Tool Result (c1)]: r\n\n{NOTE}"}, reply]
 
 
 def test_a_result_with_an_image_takes_no_note() -> None:
     picture = [{"type": "image_url", "image_url": {"url": "x"}}]
-    tool = {"role": "tool", "tool_call_id": "c1", "content": picture}
-    after = prepare([tool, {"role": "system", "content": "n"}], "flyto-mlx:route=messages")
-    assert data(after) == [{"role": "system", "content": "n"}, tool]
+    tool = T(picture)
+    after = prepare([tool, S("n")], "flyto-mlx:route=messages")
+    assert data(after) == [S("n"), tool]
 
 
 @pytest.mark.parametrize("route", ["chat", "responses"])
@@ -52,21 +46,16 @@ def test_the_other_routes_hoist(route: str) -> None:
     turns = [("user", "u1"), ("system", "n"), ("user", "u2")]
     messages = [{"role": role, "content": content} for role, content in turns]
     after = prepare(messages, f"flyto-mlx:route={route}")
-    assert data(after) == [{"role": "system", "content": "n"}, {"role": "user", "content": "u1\n\nu2"}]
+    assert data(after) == [S("n"), U("u1\n\nu2")]
     assert "hoisted" in [action.kind for action in after.actions]
 
 
 def test_the_token_counter_is_taken_out_of_system_turns_only() -> None:
     counter = "\n\n<total_tokens>9 tokens left</total_tokens>"
-    messages = [
-        {"role": "system", "content": [{"type": "text", "text": "S" + counter}]},
-        {"role": "user", "content": "u" + counter},
-        {"role": "system", "content": counter},
-        {"role": "assistant", "content": "a"},
-    ]
+    messages = [S([part("S" + counter)]), U("u" + counter), S(counter), A("a")]
     for route in ("messages", "none"):
         after = prepare(messages, f"flyto-mlx:route={route}")
-        assert data(after) == [{"role": "system", "content": "S"}, messages[1], messages[3]]
+        assert data(after) == [S("S"), messages[1], messages[3]]
         assert [(action.kind, action.messages) for action in after.actions if action.kind == "dropped"] == [
             ("dropped", (0, 2))
         ]
@@ -75,15 +64,10 @@ def test_the_token_counter_is_taken_out_of_system_turns_only() -> None:
 def test_an_anthropic_request() -> None:
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "r"}
     use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
-    messages = [
-        {"role": "user", "content": "u"},
-        {"role": "assistant", "content": [use]},
-        {"role": "user", "content": [result]},
-        {"role": "system", "content": "n"},
-    ]
+    messages = [U("u"), A([use]), U([result]), S("n")]
     after = prepare(messages, "flyto-mlx", dialect="anthropic-messages", system="S")
     assert [each["role"] for each in data(after)] == ["system", "user", "assistant", "tool"]
-    assert data(after)[-1] == {"role": "tool", "tool_call_id": "c1", "content": f"r\n\n{NOTE}"}
+    assert data(after)[-1] == T(f"r\n\n{NOTE}")
     assert after.request.messages[-1].origins == (2, 3)
 
 

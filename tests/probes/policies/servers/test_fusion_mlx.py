@@ -1,22 +1,16 @@
 """What fusion-mlx does to conversations."""
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_messages import data
-from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
+from chat_messages import S, U, data, request_of, vectors_of
+from tplaudit.probes.conversation import TOP_LEVEL
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
 
-VECTORS = json.loads((Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
-FUSION = [vector for vector in VECTORS if vector["policy"] == "fusion-mlx"]
 WRITE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-HELPFUL = {"role": "system", "content": "You are a helpful assistant."}
+HELPFUL = S("You are a helpful assistant.")
 
 
 def template(source: str = WRITE) -> ChatTemplate:
@@ -24,24 +18,24 @@ def template(source: str = WRITE) -> ChatTemplate:
 
 
 def prepare(messages: list[dict[str, Any]], source: ChatTemplate | None = None, **fields: Any) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
+    request = request_of(messages, **fields)
     return parse_policy("fusion-mlx").prepare(request, source or template())
 
 
-@pytest.mark.parametrize("vector", FUSION, ids=lambda vector: vector["id"])
+@pytest.mark.parametrize("vector", vectors_of("fusion-mlx"), ids=lambda vector: vector["id"])
 def test_vector(vector: dict[str, Any]) -> None:
     assert data(prepare(vector["messages"])) == vector["expected"]
 
 
 def test_fu4_an_empty_system_message_is_kept() -> None:
-    messages = [{"role": "system", "content": ""}, {"role": "user", "content": "u1"}]
+    messages = [S(""), U("u1")]
     assert data(prepare(messages)) == messages
     later = [messages[1], {"role": "developer", "content": None}]
     assert data(prepare(later)) == messages
 
 
 def test_the_servers_own_system_message() -> None:
-    after = prepare([{"role": "user", "content": "u"}])
+    after = prepare([U("u")])
     assert data(after)[0] == HELPFUL
     assert after.request.messages[0].index == TOP_LEVEL
     assert [(action.kind, action.messages) for action in after.actions] == [("inserted", ())]
@@ -50,23 +44,23 @@ def test_the_servers_own_system_message() -> None:
 
 @pytest.mark.parametrize("route", ["chat", "messages", "responses", "none"])
 def test_all_routes_do_the_same(route: str) -> None:
-    messages = [{"role": "user", "content": "u"}, {"role": "system", "content": "n"}]
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)))
+    messages = [U("u"), S("n")]
+    request = request_of(messages)
     after = parse_policy(f"fusion-mlx:route={route}").prepare(request, template())
     assert data(after) == [messages[1], messages[0]]
 
 
 def test_requests_of_other_dialects() -> None:
-    messages = [{"role": "user", "content": "u"}, {"role": "system", "content": "n"}]
+    messages = [U("u"), S("n")]
     after = prepare(messages, dialect="anthropic-messages", system="S")
-    assert data(after) == [{"role": "system", "content": "S\n\nn"}, messages[0]]
+    assert data(after) == [S("S\n\nn"), messages[0]]
     after = prepare(messages, dialect="openai-responses", system="I")
-    assert data(after) == [{"role": "system", "content": "I\n\nn"}, messages[0]]
+    assert data(after) == [S("I\n\nn"), messages[0]]
     assert after.request.messages[0].origins == (TOP_LEVEL, 1)
 
 
 def test_kept_reasoning_is_asked_for_where_the_template_mentions_it() -> None:
-    messages = [{"role": "user", "content": "u"}]
+    messages = [U("u")]
     source = template("{# preserve_thinking #}" + WRITE)
     assert prepare(messages, source).request.kwargs == {"preserve_thinking": True}
     assert prepare(messages, source, kwargs={"preserve_thinking": False}).request.kwargs == {
@@ -76,12 +70,11 @@ def test_kept_reasoning_is_asked_for_where_the_template_mentions_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "prompt"),
-    [("x", "tools<system>s<user>u"), ("tools", "<system>s<user>u")],
+    ("condition", "prompt"), [("x", "tools<system>s<user>u"), ("tools", "<system>s<user>u")]
 )
 def test_after_a_type_error_kwargs_go_first_and_tools_next(condition: str, prompt: str) -> None:
     source = template(f"{{{{ 'a' + 1 if {condition} else '' }}}}{{{{ 'tools' if tools else '' }}}}" + WRITE)
-    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    messages = [S("s"), U("u")]
     tools = ({"type": "function", "function": {"name": "f"}},)
     after = prepare(messages, source, kwargs={"x": 1}, tools=tools)
     assert render_prepared(after, source)[0] == prompt

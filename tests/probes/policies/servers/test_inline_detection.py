@@ -1,7 +1,5 @@
 """What oMLX, vLLM and SGLang conclude about templates of one behaviour each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

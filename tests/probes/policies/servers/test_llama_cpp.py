@@ -1,12 +1,10 @@
 """What llama.cpp's server does to a request before its engine renders it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 
 import pytest
-from chat_messages import S, U, data
+from chat_messages import A, S, U, data, part, request_of
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
@@ -43,10 +41,6 @@ def D(content: Any) -> dict[str, Any]:
     return {"role": "developer", "content": content}
 
 
-def text(words: str) -> dict[str, str]:
-    return {"type": "text", "text": words}
-
-
 def template(text: str) -> ChatTemplate:
     return ChatTemplate({"default": text}, source="test")
 
@@ -54,7 +48,7 @@ def template(text: str) -> ChatTemplate:
 def prepared(
     messages: list[dict[str, Any]], source: str = PLAIN, policy: str = "llama-cpp", **fields: Any
 ) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **{"now": NOW, **fields})
+    request = request_of(messages, **{"now": NOW, **fields})
     return parse_policy(policy).prepare(request, template(source))
 
 
@@ -139,7 +133,7 @@ def test_an_error_of_the_template_is_the_answer() -> None:
 
 def test_templates_get_nothing_of_what_transformers_adds() -> None:
     source = PLAIN + "{{ messages[1].reasoning_content }}"
-    messages = [U("u"), {"role": "assistant", "content": "a", "reasoning": "hm"}]
+    messages = [U("u"), A("a", reasoning="hm")]
     after = prepared(messages, source)
     assert after.profile == "raw"
     assert render_prepared(after, template(source))[0] == "<user>u<assistant>a"
@@ -167,12 +161,12 @@ IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 @pytest.mark.parametrize(
     ("source", "content", "expected"),
     [
-        (PLAIN, [text("a"), text("b")], "a\nb"),
-        (EITHER, [text("a"), text("b")], "a\nb"),
-        (TYPED, [text("a"), text("b")], [text("a"), text("b")]),
-        (TYPED, "a", [text("a")]),
-        (PLAIN, [text(""), text("a"), text(""), text("b")], "a\n\nb"),
-        (PLAIN, [text("see"), IMAGE, text("this"), text("now")], "see<__media__>this\nnow"),
+        (PLAIN, [part("a"), part("b")], "a\nb"),
+        (EITHER, [part("a"), part("b")], "a\nb"),
+        (TYPED, [part("a"), part("b")], [part("a"), part("b")]),
+        (TYPED, "a", [part("a")]),
+        (PLAIN, [part(""), part("a"), part(""), part("b")], "a\n\nb"),
+        (PLAIN, [part("see"), IMAGE, part("this"), part("now")], "see<__media__>this\nnow"),
         (PLAIN, [{"type": "unknown"}], ""),
         (PLAIN, [], ""),
         (PLAIN, None, ""),
@@ -184,14 +178,14 @@ def test_contents_take_the_form_that_the_template_accepts(source: str, content: 
 
 
 def test_parts_keep_their_owners() -> None:
-    message = Message(U([text("a"), text("b")]), 5)
+    message = Message(U([part("a"), part("b")]), 5)
     after = parse_policy("llama-cpp").prepare(Request((message,)), template(PLAIN))
     assert after.request.messages[0].origins == (5,)
 
 
 def test_where_the_server_fails_so_does_the_policy() -> None:
-    after = prepared([S("s"), U([text("u")])], TYPED_NO_SYSTEM)
-    assert data(after) == [S([text("s")]), U([text("u")])]
+    after = prepared([S("s"), U([part("u")])], TYPED_NO_SYSTEM)
+    assert data(after) == [S([part("s")]), U([part("u")])]
     with pytest.raises(RenderError, match="type must be string"):
         render_prepared(after, template(TYPED_NO_SYSTEM))
 
@@ -205,13 +199,13 @@ def test_arguments_are_parsed_where_the_template_takes_dicts() -> None:
 
 def test_an_anthropic_request() -> None:
     messages = [
-        U([{"type": "tool_result", "tool_use_id": "c", "content": [text("r"), text("s")]}, text("go")]),
-        S([text("n")]),
+        U([{"type": "tool_result", "tool_use_id": "c", "content": [part("r"), part("s")]}, part("go")]),
+        S([part("n")]),
     ]
     after = prepared(
         messages,
         dialect="anthropic-messages",
-        system=[text("x-anthropic-billing-header: v=1; cch=a5145;"), text("You")],
+        system=[part("x-anthropic-billing-header: v=1; cch=a5145;"), part("You")],
     )
     assert data(after) == [
         S("x-anthropic-billing-header: v=1; cch=fffff;You"),
@@ -236,7 +230,7 @@ def test_the_billing_header(given: str, expected: str) -> None:
 
 
 def test_a_responses_request() -> None:
-    items = [{"type": "message", "role": "developer", "content": "d"}, {"role": "user", "content": "u"}]
+    items = [{"type": "message", "role": "developer", "content": "d"}, U("u")]
     after = prepared(items, dialect="openai-responses", system="I")
     assert data(after) == [S("I"), S("d"), U("u")]
 

@@ -1,9 +1,7 @@
 """LM Studio: what issue threads tell of it."""
 
-from __future__ import annotations
-
 import pytest
-from chat_messages import prepared
+from chat_messages import S, U, part, prepared
 from tplaudit import fixtures
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.models.template_files import load_template
@@ -32,17 +30,13 @@ def test_two_developer_messages_of_a_responses_request_raise_on_a_strict_templat
 
 @pytest.mark.parametrize("route", ["", ":route=none", ":route=messages"])
 def test_chat_messages_are_passed_on(route: str) -> None:
-    messages = [
-        {"role": "developer", "content": "d"},
-        {"role": "user", "content": [{"type": "text", "text": "u"}]},
-        {"role": "system", "content": "n"},
-    ]
+    messages = [{"role": "developer", "content": "d"}, U([part("u")]), S("n")]
     after = prepared(f"lm-studio{route}", messages)
     assert [message.data for message in after.request.messages] == messages
     assert [(action.kind, action.messages) for action in after.actions] == [("kept", (0,)), ("kept", (2,))]
 
 
 def test_a_later_system_turn_of_an_anthropic_request_stays() -> None:
-    messages = [{"role": "user", "content": "u"}, {"role": "system", "content": "n"}]
+    messages = [U("u"), S("n")]
     after = prepared("lm-studio", messages, dialect="anthropic-messages", system="s")
     assert roles(after) == ["system", "user", "system"]

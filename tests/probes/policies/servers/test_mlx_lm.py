@@ -1,12 +1,10 @@
 """mlx-lm's server: the form of messages, and what it refuses; the installed release is the reference."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
 import pytest
-from chat_messages import data, part, prepared
+from chat_messages import A, S, U, data, part, prepared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.errors import RenderError
@@ -19,16 +17,16 @@ def call(arguments: Any) -> dict[str, Any]:
 
 def test_messages_keep_their_places_and_roles() -> None:
     messages = [
-        {"role": "system", "content": [part("a"), part("b")]},
+        S([part("a"), part("b")]),
         {"role": "developer", "content": "d"},
-        {"role": "user", "content": "u"},
-        {"role": "user", "content": "v"},
+        U("u"),
+        U("v"),
         {"role": "assistant", "tool_calls": [call('{"x": [1]}'), call(""), call("7")]},
-        {"role": "system", "content": "n"},
+        S("n"),
     ]
     after = prepared("mlx-lm", messages)
     assert data(after) == [
-        {"role": "system", "content": "ab"},
+        S("ab"),
         *messages[1:4],
         {"role": "assistant", "tool_calls": [call({"x": [1]}), call(""), call(7)], "content": ""},
         messages[5],
@@ -45,9 +43,9 @@ def test_messages_keep_their_places_and_roles() -> None:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        ({"role": "user", "content": [part("a"), {"type": "image_url"}]}, "message 0 has a content part"),
-        ({"role": "assistant", "content": "", "tool_calls": [call("oops")]}, "Expecting value"),
-        ({"role": "assistant", "content": "", "tool_calls": [call("[" * 100_000)]}, "nested too deeply"),
+        (U([part("a"), {"type": "image_url"}]), "message 0 has a content part"),
+        (A("", tool_calls=[call("oops")]), "Expecting value"),
+        (A("", tool_calls=[call("[" * 100_000)]), "nested too deeply"),
     ],
 )
 def test_what_it_refuses_is_an_error_instead_of_a_render(message: dict[str, Any], why: str) -> None:
@@ -57,11 +55,11 @@ def test_what_it_refuses_is_an_error_instead_of_a_render(message: dict[str, Any]
 
 
 def test_other_dialects_and_continued_messages_are_not_its_own() -> None:
-    messages = [{"role": "user", "content": [part("u"), part("v")]}]
+    messages = [U([part("u"), part("v")])]
     after = prepared("mlx-lm", messages, dialect="anthropic-messages", system="S")
-    assert data(after) == [{"role": "system", "content": "S"}, {"role": "user", "content": "u\nv"}]
+    assert data(after) == [S("S"), U("u\nv")]
     assert after.actions[0].kind == "unsupported"
-    begun = [{"role": "assistant", "content": "a"}]
+    begun = [A("a")]
     assert not prepared("mlx-lm", begun, partial=True).request.partial
     assert prepared("mlx-lm:route=none", begun, partial=True).request.partial
 

@@ -1,23 +1,15 @@
 """mlx-vlm: three versions of its messages route, and the others."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_messages import A, S, U, data, part, prepared
+from chat_messages import CALL, A, S, U, data, part, prepared, vectors_of
 from tplaudit.probes.conversation import TOP_LEVEL
-
-VECTORS = json.loads((Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
 
 
 @pytest.mark.parametrize("route", ["none", "messages"])
-@pytest.mark.parametrize(
-    "vector", [each for each in VECTORS if each["policy"].startswith("mlx-vlm/")], ids=lambda each: each["id"]
-)
+@pytest.mark.parametrize("vector", vectors_of("mlx-vlm/"), ids=lambda each: each["id"])
 def test_vector(vector: dict[str, Any], route: str) -> None:
     assert data(prepared(f"mlx-vlm:route={route}", vector["messages"])) == vector["expected"]
 

@@ -1,27 +1,15 @@
 """MTPLX: the strict hoist of its earlier releases, and the user turns of release 2.12."""
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
-
 import pytest
-from chat_messages import A, S, T, U, data, part, prepared
+from chat_messages import CALL, VECTORS, A, S, T, U, data, part, prepared
 from tplaudit.probes.conversation import TOP_LEVEL
 
-VECTORS = {
-    vector["id"]: vector
-    for vector in json.loads(
-        (Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8")
-    )
-}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
 MARKED = {"tool_calls": [CALL], "_preserve_role_boundary": True}
 
 
 @pytest.mark.parametrize("name", ["S1", "S2", "S3", "S4", "N5", "N6"])
 def test_vector(name: str) -> None:
-    vector = VECTORS[name]
+    vector = next(vector for vector in VECTORS if vector["id"] == name)
     spec = "mtplx" if vector["merge_consecutive_roles"] else "mtplx:route=none"
     assert data(prepared(spec, vector["messages"])) == vector["expected"]
 

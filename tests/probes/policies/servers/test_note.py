@@ -1,17 +1,11 @@
-from __future__ import annotations
-
 from typing import Any
 
-from chat_messages import actions
+from chat_messages import AFTER_TOOL, CALLS, actions
 from tplaudit.probes.policies.registry import Action
-
-CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-
-AFTER_TOOL = (("S", "s"), ("U", "u"), ("A", "", CALL), ("T", "r"), ("S", "n"))
 
 
 def test_a_refused_note_names_its_run_and_hoists_all(fake_template: Any) -> None:
-    turns = (("U", "u"), ("S", "ok"), ("A", "", CALL), ("S", ""), ("S", "n"), ("U", "v"), ("S", "m"))
+    turns = (("U", "u"), ("S", "ok"), ("A", "", CALLS), ("S", ""), ("S", "n"), ("U", "v"), ("S", "m"))
     refused, *rest = actions("note", fake_template(), *turns)
     assert refused == Action("refused", (3, 4), "no note after an assistant that calls tools")
     why = "the note of message 3 was refused, and one refusal hoists every system turn"

@@ -1,23 +1,15 @@
 """What Ollama's renderers get of a conversation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from chat_messages import A, S, T, U, data
+from chat_messages import CALLS, A, S, T, U, data, part, request_of
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.policies.servers.ollama import renderer_of
 from tplaudit.probes.templates.template import ChatTemplate
-
-CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-
-
-def text(words: str) -> dict[str, str]:
-    return {"type": "text", "text": words}
 
 
 def named(source: str) -> ChatTemplate:
@@ -26,7 +18,7 @@ def named(source: str) -> ChatTemplate:
 
 
 def prepared(renderer: str, messages: list[dict[str, Any]], **fields: Any) -> Prepared:
-    request = Request(tuple(Message(data, n) for n, data in enumerate(messages)), **fields)
+    request = request_of(messages, **fields)
     return parse_policy(f"ollama:renderer={renderer}").prepare(request, named("m"))
 
 
@@ -35,9 +27,9 @@ VECTORS: dict[str, tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = {
     "OL2": ("go", [S("a"), U("u"), S("n")], [S("a"), U("u"), S("n")]),
     "OL3": ("qwen3.5", [S("a"), U("u"), S("n")], [S("a"), U("u"), S("n")]),
     "OL4": ("qwen3.8", [S(" a "), U("u"), S("n")], [S("a\n\nn"), U("u")]),
-    "OL5": ("qwen3.8", [U("u"), A("", **CALL), T("r"), S("n")], [S("n"), U("u"), A("", **CALL), T("r")]),
+    "OL5": ("qwen3.8", [U("u"), A("", **CALLS), T("r"), S("n")], [S("n"), U("u"), A("", **CALLS), T("r")]),
     "neighbouring systems": ("go", [S("a"), S("b"), U("u")], [S("a\n\nb"), U("u")]),
-    "tool results stay apart": ("go", [A("", **CALL), T("r"), T("s")], [A("", **CALL), T("r"), T("s")]),
+    "tool results stay apart": ("go", [A("", **CALLS), T("r"), T("s")], [A("", **CALLS), T("r"), T("s")]),
     "a single leading system": ("qwen3.8", [S(" a "), U("u")], [S(" a "), U("u")]),
     "a single leading developer": (
         "qwen3.8",
@@ -46,8 +38,8 @@ VECTORS: dict[str, tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = {
     ),
     "systems without text": ("qwen3.8", [S(" "), U("u"), S("")], [S(""), U("u")]),
     "no system": ("qwen3.8", [U("u")], [U("u")]),
-    "parts, collated": ("go", [U([text("a"), text("b")])], [U("a\n\nb")]),
-    "parts, apart": ("qwen3.5", [U([text("a"), text("b")])], [U("a"), U("b")]),
+    "parts, collated": ("go", [U([part("a"), part("b")])], [U("a\n\nb")]),
+    "parts, apart": ("qwen3.5", [U([part("a"), part("b")])], [U("a"), U("b")]),
     "unknown parts": ("go", [U([{"type": "input_audio"}]), U("b")], [U([{"type": "input_audio"}]), U("b")]),
 }
 
@@ -65,20 +57,20 @@ def test_a_go_template_sees_all_system_texts_at_once() -> None:
 
 
 def test_what_collating_loses_is_said() -> None:
-    after = prepared("go", [A("a", reasoning_content="h"), A("b", **CALL)])
+    after = prepared("go", [A("a", reasoning_content="h"), A("b", **CALLS)])
     assert data(after) == [A("a\n\nb", reasoning_content="h")]
     assert "tool_calls of message 1 is lost" in after.actions[-1].why
 
 
 def test_calls_go_with_the_last_part_and_ids_with_every_result() -> None:
-    after = prepared("qwen3.5", [A([text("a"), text("b")], **CALL), T([text("r"), text("s")])])
-    assert data(after) == [A("a"), A("b", **CALL), T("r"), T("s")]
+    after = prepared("qwen3.5", [A([part("a"), part("b")], **CALLS), T([part("r"), part("s")])])
+    assert data(after) == [A("a"), A("b", **CALLS), T("r"), T("s")]
     assert [message.index for message in after.request.messages] == [0, 0, 1, 1]
 
 
 def test_an_image_is_a_turn_of_its_own() -> None:
     image = {"type": "image_url", "image_url": {"url": "x"}}
-    assert data(prepared("go", [U([text("see"), image, text("this")])])) == [U("see"), U([image]), U("this")]
+    assert data(prepared("go", [U([part("see"), image, part("this")])])) == [U("see"), U([image]), U("this")]
 
 
 def test_folding_keeps_the_owners() -> None:
@@ -119,9 +111,9 @@ def test_an_anthropic_request_has_its_texts_before_its_results() -> None:
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": [text("r"), text("s")]},
-                text("a"),
-                text("b"),
+                {"type": "tool_result", "tool_use_id": "c1", "content": [part("r"), part("s")]},
+                part("a"),
+                part("b"),
             ],
         }
     ]
@@ -129,7 +121,7 @@ def test_an_anthropic_request_has_its_texts_before_its_results() -> None:
         "qwen3.5",
         messages,
         dialect="anthropic-messages",
-        system=[text("You"), text("Be")],
+        system=[part("You"), part("Be")],
         fields={"thinking": {"type": "enabled"}},
     )
     assert data(after) == [S("YouBe"), U("ab"), T("rs")]

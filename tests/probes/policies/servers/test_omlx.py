@@ -1,13 +1,7 @@
-from __future__ import annotations
-
 from typing import Any
 
-from chat_messages import actions
+from chat_messages import AFTER_TOOL, actions
 from tplaudit.probes.policies.registry import Action
-
-CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]}
-
-AFTER_TOOL = (("S", "s"), ("U", "u"), ("A", "", CALL), ("T", "r"), ("S", "n"))
 
 
 def test_omlx_in_place(fake_template: Any) -> None:

@@ -1,7 +1,5 @@
 """The merge of chat-template kwargs: what the server's own function returned, and the steps to it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,10 +1,9 @@
 """oMLX's probe: what it renders, how it judges, what it remembers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
+from chat_messages import A, S, U
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.policies.rewrite.system_turns import Placement
 from tplaudit.probes.policies.servers.omlx import Omlx
@@ -21,24 +20,20 @@ from tplaudit.probes.policies.servers.omlx_probe import (
 
 PLACES = [Placement(role, kind) for role in ("user", "tool") for kind in ("tail", "between")]
 TOOLS = ({"type": "function", "function": {"name": "f"}},)
-REQUEST = Request((Message({"role": "user", "content": "u"}, 0),))
+REQUEST = Request((Message(U("u"), 0),))
 
 
 def test_the_probe_conversations(fake_template: Any) -> None:
-    user = {"role": "user", "content": "__OMLX_MID_SYSTEM_PROBE_USER__"}
+    user = U("__OMLX_MID_SYSTEM_PROBE_USER__")
     call = {"name": "omlx_probe_tool", "arguments": {}}
-    calling = {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "omlx_mid_system_probe_call", "type": "function", "function": call}],
-    }
+    calling = A("", tool_calls=[{"id": "omlx_mid_system_probe_call", "type": "function", "function": call}])
     result = {
         "role": "tool",
         "tool_call_id": "omlx_mid_system_probe_call",
         "content": "__OMLX_MID_SYSTEM_PROBE_TOOL__",
     }
-    system = {"role": "system", "content": "__OMLX_MID_SYSTEM_PROBE_SYSTEM__"}
-    assistant = {"role": "assistant", "content": "__OMLX_MID_SYSTEM_PROBE_ASSISTANT__"}
+    system = S("__OMLX_MID_SYSTEM_PROBE_SYSTEM__")
+    assistant = A("__OMLX_MID_SYSTEM_PROBE_ASSISTANT__")
     template, probe = fake_template(), Probe()
     for place in PLACES:
         assert probe(template, place, REQUEST).in_place

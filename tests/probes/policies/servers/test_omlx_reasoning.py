@@ -1,7 +1,5 @@
 """What oMLX concludes about reasoning, as its own functions do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,15 +1,13 @@
 """oMLX's routes: what its conversions, kwargs and second attempts make of requests in each dialect."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_messages import data
-from tplaudit.probes.conversation import TOP_LEVEL, Dialect, Message, Request
+from chat_messages import BOUNDARY, CALL, A, S, T, U, data, part, request_of
+from tplaudit.probes.conversation import TOP_LEVEL, Dialect, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
@@ -25,19 +23,14 @@ STRICT = (
     "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 )
 RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "r"}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
 
 
 def template(source: str = TOOLS + WRITE) -> ChatTemplate:
     return ChatTemplate({"default": source}, source="a-model")
 
 
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
 def request(*messages: dict[str, Any], dialect: Dialect = "openai-chat", **fields: Any) -> Request:
-    return Request(tuple(Message(data, n) for n, data in enumerate(messages)), dialect=dialect, **fields)
+    return request_of(messages, dialect=dialect, **fields)
 
 
 def anthropic(*messages: tuple[str, Any], **fields: Any) -> Request:
@@ -58,62 +51,49 @@ def prepare(given: Request, source: ChatTemplate | None = None, name: str = "oml
     return parse_policy(name).prepare(given, source or template())
 
 
-def system(words: str) -> dict[str, Any]:
-    return {"role": "system", "content": words}
-
-
-def user(words: Any, **keys: Any) -> dict[str, Any]:
-    return {"role": "user", "content": words, **keys}
-
-
-def assistant(words: str, **keys: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": words, **keys}
-
-
-BOUNDARY = {"_preserve_role_boundary": True}
-TOOL_TURN = {"role": "tool", "tool_call_id": "c1", "content": "r"}
+TOOL_TURN = T("r")
 
 
 def test_an1_the_billing_header_is_left_out() -> None:
-    blocks = [text("x-anthropic-billing-header: v"), text("You"), text("Be")]
+    blocks = [part("x-anthropic-billing-header: v"), part("You"), part("Be")]
     after = prepare(anthropic(("user", "hi"), system=blocks))
-    assert data(after) == [system("You\nBe"), user("hi")]
+    assert data(after) == [S("You\nBe"), U("hi")]
     assert after.request.messages[0].index == TOP_LEVEL
     assert after.request.role_of(TOP_LEVEL) == "system"
 
 
 def test_an2_a_tool_result_and_the_text_after_it() -> None:
-    assert data(prepare(anthropic(("user", [RESULT, text("go")])))) == [TOOL_TURN, user("go")]
+    assert data(prepare(anthropic(("user", [RESULT, part("go")])))) == [TOOL_TURN, U("go")]
 
 
 def test_an3_the_same_for_a_template_without_a_tool_role() -> None:
-    after = prepare(anthropic(("user", [RESULT, text("go")])), template(WRITE))
-    assert data(after) == [user("[Tool Result (c1)]: r", **BOUNDARY), user("go")]
+    after = prepare(anthropic(("user", [RESULT, part("go")])), template(WRITE))
+    assert data(after) == [U("[Tool Result (c1)]: r", **BOUNDARY), U("go")]
     error = {**RESULT, "is_error": True}
     after = prepare(anthropic(("user", [error])), template(WRITE))
-    assert data(after) == [user("[Tool Error (c1)]: r", **BOUNDARY)]
+    assert data(after) == [U("[Tool Error (c1)]: r", **BOUNDARY)]
 
 
 def test_an4_a_system_turn_in_place() -> None:
     after = prepare(anthropic(("user", "a"), ("system", "n"), ("assistant", "b")))
-    assert data(after) == [user("a"), system("n"), assistant("b")]
+    assert data(after) == [U("a"), S("n"), A("b")]
 
 
 def test_an5_thinking() -> None:
-    given = anthropic(("assistant", [{"type": "thinking", "thinking": "t"}, text("x")]))
-    assert data(prepare(given)) == [assistant("<think>\nt\n</think>\n\nx")]
+    given = anthropic(("assistant", [{"type": "thinking", "thinking": "t"}, part("x")]))
+    assert data(prepare(given)) == [A("<think>\nt\n</think>\n\nx")]
     native = template("{# preserve_thinking #}" + TOOLS + WRITE)
-    assert data(prepare(given, native)) == [assistant("x", reasoning_content="t")]
-    assert data(prepare(given, name="omlx:model_type=k2_horizon")) == [assistant("x", reasoning_content="t")]
+    assert data(prepare(given, native)) == [A("x", reasoning_content="t")]
+    assert data(prepare(given, name="omlx:model_type=k2_horizon")) == [A("x", reasoning_content="t")]
     older = prepare(given, name="omlx:model_type=k2_horizon,version=sept")
-    assert data(older) == [assistant("<think>\nt\n</think>\n\nx")]
+    assert data(older) == [A("<think>\nt\n</think>\n\nx")]
     named = anthropic(("assistant", [{"type": "thinking", "thinking": "t"}]), fields={"model": "MiniMax-M3"})
-    assert data(prepare(named)) == [assistant("", reasoning_content="t")]
+    assert data(prepare(named)) == [A("", reasoning_content="t")]
 
 
 def test_rs1_instructions_and_a_leading_developer_item() -> None:
     after = prepare(responses(("developer", "d"), ("user", "u"), system="I"))
-    assert data(after) == [system("I\n\nd"), user("u")]
+    assert data(after) == [S("I\n\nd"), U("u")]
     leading = after.request.messages[0]
     assert [leading.origin(n) for n in range(4)] == [TOP_LEVEL, 0, 0, 0]
 
@@ -121,14 +101,11 @@ def test_rs1_instructions_and_a_leading_developer_item() -> None:
 def test_rs2_a_trailing_developer_item_is_probed() -> None:
     given = responses(("user", "u"), ("developer", "d"), system="I")
     after = prepare(given)
-    assert data(after) == [system("I"), user("u"), system("d")]
+    assert data(after) == [S("I"), U("u"), S("d")]
     probed = [action for action in after.actions if action.kind == "probed"]
     assert [action.messages for action in probed] == [(1,)]
     assert probed[0].why == "user/tail: the template leaves the system turn in place"
-    assert data(prepare(given, template(STRICT))) == [
-        system("I"),
-        user("u\n\n[System note]\nd\n[/System note]"),
-    ]
+    assert data(prepare(given, template(STRICT))) == [S("I"), U("u\n\n[System note]\nd\n[/System note]")]
 
 
 def test_responses_keep_reasoning_whatever_the_template() -> None:
@@ -136,7 +113,7 @@ def test_responses_keep_reasoning_whatever_the_template() -> None:
     given = request(
         thought, {"type": "message", "role": "assistant", "content": "a"}, dialect="openai-responses"
     )
-    assert data(prepare(given)) == [assistant("a", reasoning_content="t")]
+    assert data(prepare(given)) == [A("a", reasoning_content="t")]
 
 
 def test_responses_are_never_continued() -> None:
@@ -145,14 +122,14 @@ def test_responses_are_never_continued() -> None:
 
 
 def test_neighbouring_users_of_an_anthropic_request_are_joined() -> None:
-    assert data(prepare(anthropic(("user", "a"), ("user", [text("b"), text("c")])))) == [user("a\n\nb\nc")]
+    assert data(prepare(anthropic(("user", "a"), ("user", [part("b"), part("c")])))) == [U("a\n\nb\nc")]
 
 
 def test_calls_of_an_anthropic_request_have_no_type() -> None:
     use = {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}
     (turn,) = data(prepare(anthropic(("assistant", [use]))))
     call = {"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}}
-    assert turn == assistant("", tool_calls=[call], **BOUNDARY)
+    assert turn == A("", tool_calls=[call], **BOUNDARY)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +148,9 @@ def test_the_token_counter(given: str, kept: str | None) -> None:
 def test_the_token_counter_is_left_out_of_system_texts_of_the_messages_route() -> None:
     counter = "\n\n<total_tokens>15 tokens left</total_tokens>"
     given = anthropic(("user", "a" + counter), ("system", "n" + counter), system="S" + counter)
-    assert data(prepare(given)) == [system("S"), user("a" + counter), system("n")]
-    assert data(prepare(given, name="omlx:version=0.5.3"))[0] == system("S" + counter)
-    assert data(prepare(chat(("system", "S" + counter), ("user", "a"))))[0] == system("S" + counter)
+    assert data(prepare(given)) == [S("S"), U("a" + counter), S("n")]
+    assert data(prepare(given, name="omlx:version=0.5.3"))[0] == S("S" + counter)
+    assert data(prepare(chat(("system", "S" + counter), ("user", "a"))))[0] == S("S" + counter)
 
 
 def test_documents() -> None:
@@ -199,63 +176,59 @@ def test_documents() -> None:
 
 def test_the_chat_route() -> None:
     given = request(
-        {"role": "developer", "content": [text("d"), text("e")]},
-        user("a"),
-        user("b"),
-        assistant(""),
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {**TOOL_TURN, "content": [text("r"), text("s")]},
+        {"role": "developer", "content": [part("d"), part("e")]},
+        U("a"),
+        U("b"),
+        A(""),
+        A(None, tool_calls=[CALL]),
+        {**TOOL_TURN, "content": [part("r"), part("s")]},
         tools=({"type": "function", "function": {"name": "f", "strict": True}},),
     )
     after = prepare(given)
     call = {"id": "c1", "function": {"name": "f", "arguments": {}}}
     assert data(after) == [
-        system("d\ne"),
-        user("a\n\nb"),
-        assistant("", tool_calls=[call], **BOUNDARY),
+        S("d\ne"),
+        U("a\n\nb"),
+        A("", tool_calls=[call], **BOUNDARY),
         {**TOOL_TURN, "content": "r\ns"},
     ]
     assert after.request.tools == (
         {
             "type": "function",
-            "function": {
-                "name": "f",
-                "description": "",
-                "parameters": {"type": "object", "properties": {}},
-            },
+            "function": {"name": "f", "description": "", "parameters": {"type": "object", "properties": {}}},
         },
     )
 
 
 def test_the_multimodal_engine_keeps_lists_and_joins_nothing() -> None:
     picture = {"type": "image_url", "image_url": {"url": "x"}}
-    given = chat(("user", [text("a"), picture]), ("system", "n"), ("user", "b"), ("user", "c"))
+    given = chat(("user", [part("a"), picture]), ("system", "n"), ("user", "b"), ("user", "c"))
     assert data(prepare(given, name="omlx:engine=vlm")) == [
-        user([text("a"), picture]),
-        user("[System note]\nn\n[/System note]\n\nb"),
-        user("c"),
+        U([part("a"), picture]),
+        U("[System note]\nn\n[/System note]\n\nb"),
+        U("c"),
     ]
-    assert data(prepare(given)) == [user("a\n\n[System note]\nn\n[/System note]\n\nb\n\nc")]
+    assert data(prepare(given)) == [U("a\n\n[System note]\nn\n[/System note]\n\nb\n\nc")]
 
 
 def test_a_foreign_route_takes_chat_messages_as_they_are() -> None:
     call = {**CALL, "function": {"name": "f", "arguments": '{"a": 1}'}}
-    given = request(user("a"), user("b"), assistant("", tool_calls=[call]), TOOL_TURN, system("n"))
+    given = request(U("a"), U("b"), A("", tool_calls=[call]), TOOL_TURN, S("n"))
     for name in ("omlx:route=messages", "omlx:route=responses"):
         parsed = {**CALL, "function": {"name": "f", "arguments": {"a": 1}}}
         assert data(prepare(given, name=name)) == [
-            user("a"),
-            user("b"),
-            assistant("", tool_calls=[parsed]),
+            U("a"),
+            U("b"),
+            A("", tool_calls=[parsed]),
             TOOL_TURN,
-            system("n"),
+            S("n"),
         ]
 
 
 def test_a_request_of_another_dialect_is_converted_on_every_route() -> None:
-    given = anthropic(("user", [RESULT, text("go")]), system="S")
+    given = anthropic(("user", [RESULT, part("go")]), system="S")
     for name in ("omlx:route=chat", "omlx:route=responses"):
-        assert data(prepare(given, name=name)) == [system("S"), TOOL_TURN, user("go")]
+        assert data(prepare(given, name=name)) == [S("S"), TOOL_TURN, U("go")]
 
 
 KEEPS = (
@@ -268,14 +241,14 @@ def test_the_probe_has_the_defaults_on_the_messages_route_only() -> None:
     source = template(KEEPS)
     noted = "u\n\n[System note]\nn\n[/System note]"
     after = prepare(anthropic(("user", "u"), ("system", "n")), source)
-    assert data(after) == [user("u"), system("n")]
+    assert data(after) == [U("u"), S("n")]
     assert after.request.kwargs == {"preserve_thinking": True}
     for given in (chat(("user", "u"), ("system", "n")), responses(("user", "u"), ("system", "n"))):
         after = prepare(given, source)
-        assert data(after) == [user(noted)]
+        assert data(after) == [U(noted)]
         assert after.request.kwargs == {"preserve_thinking": True}
     asked = chat(("user", "u"), ("system", "n"), kwargs={"preserve_thinking": True})
-    assert data(prepare(asked, source)) == [user("u"), system("n")]
+    assert data(prepare(asked, source)) == [U("u"), S("n")]
 
 
 @pytest.mark.parametrize(
@@ -370,26 +343,26 @@ def test_the_multimodal_engine_never_continues() -> None:
 
 
 def test_before_august_a_tool_turn_may_not_come_before() -> None:
-    turns = [user("u"), assistant("", tool_calls=[CALL]), TOOL_TURN, system("n")]
+    turns = [U("u"), A("", tool_calls=[CALL]), TOOL_TURN, S("n")]
     after = prepare(request(*turns))
-    assert data(after)[-1] == system("n")
+    assert data(after)[-1] == S("n")
     for name in ("omlx:tool_predecessor=off", "omlx:version=0.5.3"):
         older = prepare(request(*turns), name=name)
-        assert data(older)[0] == system("n")
+        assert data(older)[0] == S("n")
         assert older.actions[0].why == (
             "after a turn of role tool the server never leaves a system turn in place"
         )
     both = prepare(request(*turns), name="omlx:version=0.5.3,tool_predecessor=on")
-    assert data(both)[-1] == system("n")
+    assert data(both)[-1] == S("n")
 
 
 def test_the_note_after_a_tool_result_that_is_proposed() -> None:
-    turns = [user("u"), assistant("", tool_calls=[CALL]), TOOL_TURN, system("n")]
+    turns = [U("u"), A("", tool_calls=[CALL]), TOOL_TURN, S("n")]
     source = template(TOOLS + STRICT)
     after = prepare(request(*turns), source, "omlx:tool_note=on")
     assert data(after)[-1] == {**TOOL_TURN, "content": "r\n\n[System note]\nn\n[/System note]"}
     assert after.actions[-1].why == "appended to the tool turn before it (message 2)"
-    assert data(prepare(request(*turns), source))[0] == system("n")
+    assert data(prepare(request(*turns), source))[0] == S("n")
 
 
 TWICE = (
@@ -402,11 +375,11 @@ TWICE = (
 def test_the_leading_shape_that_is_proposed() -> None:
     given = chat(("system", "s"), ("user", "u"), ("system", "n"))
     source = template(TWICE)
-    assert data(prepare(given, source)) == [system("s"), user("u"), system("n")]
-    noted = user("u\n\n[System note]\nn\n[/System note]")
-    assert data(prepare(given, source, "omlx:leading_shape=on")) == [system("s"), noted]
+    assert data(prepare(given, source)) == [S("s"), U("u"), S("n")]
+    noted = U("u\n\n[System note]\nn\n[/System note]")
+    assert data(prepare(given, source, "omlx:leading_shape=on")) == [S("s"), noted]
     without = chat(("user", "u"), ("system", "n"))
-    assert data(prepare(without, source, "omlx:leading_shape=on")) == [user("u"), system("n")]
+    assert data(prepare(without, source, "omlx:leading_shape=on")) == [U("u"), S("n")]
 
 
 def test_the_leading_shape_has_an_answer_of_its_own(fake_template: Any) -> None:
@@ -432,13 +405,13 @@ def test_the_hook_runs_on_every_route(fake_template: Any) -> None:
         responses(("user", "u"), ("system", "n")),
     ):
         after = prepare(given, source)
-        assert data(after) == [{"role": "latest_reminder", "content": "n"}, user("u")]
+        assert data(after) == [{"role": "latest_reminder", "content": "n"}, U("u")]
         assert [action.kind for action in after.actions] == ["relocated"]
 
 
 def test_strict_falls_back_to_the_hoist_on_every_route() -> None:
     for given in (chat(("user", "u"), ("system", "n")), anthropic(("user", "u"), ("system", "n"))):
-        assert data(prepare(given, template(STRICT), "omlx-strict")) == [system("n"), user("u")]
+        assert data(prepare(given, template(STRICT), "omlx-strict")) == [S("n"), U("u")]
 
 
 def test_the_bundled_session_still_hoists_whenever_a_reminder_follows_a_tool_result() -> None:
@@ -458,7 +431,7 @@ def test_the_bundled_session_still_hoists_whenever_a_reminder_follows_a_tool_res
 
 def test_the_chat_route_loses_no_call_where_two_assistant_turns_meet() -> None:
     """Without a route the hoist makes two assistants neighbours, and their join loses the calls."""
-    turns = [user("u"), assistant("a"), system("n"), assistant("", tool_calls=[CALL])]
+    turns = [U("u"), A("a"), S("n"), A("", tool_calls=[CALL])]
     source = template(TOOLS + STRICT)
     assert [each["role"] for each in data(prepare(request(*turns), source))] == [
         "system",
@@ -466,4 +439,4 @@ def test_the_chat_route_loses_no_call_where_two_assistant_turns_meet() -> None:
         "assistant",
         "assistant",
     ]
-    assert data(prepare(request(*turns), source, "omlx:route=none"))[2:] == [assistant("a")]
+    assert data(prepare(request(*turns), source, "omlx:route=none"))[2:] == [A("a")]

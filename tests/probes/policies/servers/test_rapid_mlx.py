@@ -1,7 +1,5 @@
 """Rapid-MLX: its message functions, what it hands to a template, and what it tries after an error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

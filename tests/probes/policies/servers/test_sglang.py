@@ -1,11 +1,9 @@
 """SGLang's routes and the versions of its messages route."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from chat_messages import data, request_of
+from chat_messages import A, S, U, data, part, request_of
 from tplaudit.probes.conversation import TOP_LEVEL
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
@@ -22,28 +20,14 @@ def template(text: str) -> ChatTemplate:
     return ChatTemplate({"default": text}, source="test")
 
 
-def text(words: str) -> dict[str, str]:
-    return {"type": "text", "text": words}
-
-
-CONVERSATION = [
-    {"role": "system", "content": " a "},
-    {"role": "user", "content": "u"},
-    {"role": "system", "content": " n\n"},
-    {"role": "user", "content": "v"},
-    {"role": "system", "content": " "},
-]
+CONVERSATION = [S(" a "), U("u"), S(" n\n"), U("v"), S(" ")]
 
 
 @pytest.mark.parametrize("source", [DROPS, RAISES])
 @pytest.mark.parametrize("route", ["messages", "none"])
 def test_what_the_template_does_not_write_moves_behind_the_top_level_text(source: str, route: str) -> None:
     after = parse_policy(f"sglang:route={route}").prepare(request_of(CONVERSATION), template(source))
-    assert data(after) == [
-        {"role": "system", "content": " a \nn"},
-        {"role": "user", "content": "u"},
-        {"role": "user", "content": "v"},
-    ]
+    assert data(after) == [S(" a \nn"), U("u"), U("v")]
     first = after.request.messages[0]
     assert [first.origin(offset) for offset in range(5)] == [0, 0, 0, 2, 2]
     kinds = {action.messages: action.kind for action in after.actions}
@@ -72,31 +56,22 @@ def test_chat_completions_passes_on(source: str) -> None:
 def test_an_anthropic_request() -> None:
     request = request_of(
         [
-            {"role": "user", "content": [text("a"), text("b")]},
-            {
-                "role": "assistant",
-                "content": [{"type": "thinking", "thinking": "hm"}, text("x")],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "c", "content": [text("r"), text("s")]},
-                    text("go"),
-                ],
-            },
-            {"role": "system", "content": [text(" n "), text("m")]},
+            U([part("a"), part("b")]),
+            A([{"type": "thinking", "thinking": "hm"}, part("x")]),
+            U([{"type": "tool_result", "tool_use_id": "c", "content": [part("r"), part("s")]}, part("go")]),
+            S([part(" n "), part("m")]),
         ],
         dialect="anthropic-messages",
-        system=[text("You"), text("x-anthropic-billing-header: v"), text("Be")],
+        system=[part("You"), part("x-anthropic-billing-header: v"), part("Be")],
         fields={"thinking": {"type": "adaptive"}},
     )
     after = parse_policy("sglang").prepare(request, template(RAISES))
     assert data(after) == [
-        {"role": "system", "content": "You\nx-anthropic-billing-header: v\nBe\nn \nm"},
-        {"role": "user", "content": "a b"},
-        {"role": "assistant", "content": "<think>\nhm\n</think> x"},
+        S("You\nx-anthropic-billing-header: v\nBe\nn \nm"),
+        U("a b"),
+        A("<think>\nhm\n</think> x"),
         {"role": "tool", "tool_call_id": "c", "content": "r s"},
-        {"role": "user", "content": "go"},
+        U("go"),
     ]
     assert after.request.messages[0].origins == (TOP_LEVEL, 3)
     assert after.request.kwargs == {"enable_thinking": True}
@@ -114,7 +89,7 @@ def test_an_anthropic_request() -> None:
 def test_thinking_becomes_the_templates_own_variable(
     source: str, kind: str, expected: dict[str, Any]
 ) -> None:
-    request = request_of([{"role": "user", "content": "u"}], fields={"thinking": {"type": kind}})
+    request = request_of([U("u")], fields={"thinking": {"type": kind}})
     assert parse_policy("sglang").prepare(request, template(source)).request.kwargs == expected
 
 

@@ -1,27 +1,17 @@
 """vllm-mlx: the hoist of its messages adapter, its chat normalisation, and whole routes."""
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_messages import A, S, T, U, data, part, prepared
+from chat_messages import CALL, A, S, T, U, data, part, prepared, vectors_of
 from tplaudit.probes.conversation import TOP_LEVEL, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import render_prepared
 
-VECTORS = json.loads((Path(__file__).parents[3] / "data" / "policy_vectors.json").read_text(encoding="utf-8"))
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
 BILLING = "x-anthropic-billing-header: cc_version=2.1; cch=abcde;"
 
 
-@pytest.mark.parametrize(
-    "vector",
-    [each for each in VECTORS if each["policy"].startswith("vllm-mlx/")],
-    ids=lambda each: each["id"],
-)
+@pytest.mark.parametrize("vector", vectors_of("vllm-mlx/"), ids=lambda each: each["id"])
 def test_vector(vector: dict[str, Any]) -> None:
     route = {"vllm-mlx/anthropic": "none", "vllm-mlx/chat": "chat"}[vector["policy"]]
     assert data(prepared(f"vllm-mlx:route={route}", vector["messages"])) == vector["expected"]
