@@ -113,6 +113,7 @@ def test_the_wheel_holds_the_data_and_no_tests(tmp_path: Path) -> None:
         f"tplaudit/{path.relative_to(ROOT).as_posix()}"
         for pattern in ("templates/*.jinja", "transcripts/*.jsonl", "models/*/*")
         for path in (ROOT / "fixtures").glob(pattern)
+        if path.suffix != ".pyc"
     }
     explained = [
         *(ROOT / "docs" / f"{name}.md" for name in ("causes", "findings")),

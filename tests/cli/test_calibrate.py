@@ -279,9 +279,10 @@ def test_quantised_state(tplaudit):
 
 def test_an_hour_of_the_session(tplaudit, tmp_path):
     """Three requests within half an hour, of which the last changes the system prompt."""
-    question = {"role": "user", "content": "a b " * 40}
+    history = [{"role": role, "content": "a b " * 40} for role in ("user", "assistant", "user")]
+    log = "Keep a log of everything that happens, and say when. "
     lines = [
-        {"timestamp": stamp, "messages": [{"role": "system", "content": f"At {hour}."}, question]}
+        {"timestamp": stamp, "messages": [{"role": "system", "content": f"{log}It is {hour}."}, *history]}
         for stamp, hour in (("2026-11-30T10:00:00Z", 10), (1764498600000, 10), (1764498600, 11))
     ]
     lines[1]["timestamp"] = "2026-11-30T10:30:00+00:00"

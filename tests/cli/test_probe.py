@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from commands import heavy_modules, refused
+from commands import failed, heavy_modules, refused
 from tplaudit.fixtures import MODELS, template
 
 STRICT, IN_PLACE, DROPPING, MOVING = map(template, ("strict", "in-place", "dropping", "moving"))
@@ -74,7 +74,7 @@ def test_several_models(tplaudit, tmp_path: Path) -> None:
     assert tplaudit("probe", IN_PLACE, tmp_path / "bad.jinja").returncode == 0
     errors = [result.get("error") for result in document["results"]]
     assert errors[0] is None and errors[2] is None and "no such file" in errors[1]
-    said = refused(tplaudit("probe", tmp_path / "no.jinja", tmp_path / "nor.jinja"))
+    said = failed(tplaudit("probe", tmp_path / "no.jinja", tmp_path / "nor.jinja"))
     assert "none of the inputs could be probed" in said
 
 

@@ -107,6 +107,7 @@ def test_no_second_list_of_servers() -> None:
 
 #: Where tests name three servers or more in one list, and why. No list is to have all of a kind.
 SAMPLES = {
+    "tests/cli/formats/test_wording.py": "servers whose actions people read of in other words",
     "tests/cli/formats/test_render_text.py": "who hoists, and whose request fails",
     "tests/probes/causes/test_stored_replies.py": "one server of each way to write a reply",
     "tests/probes/engine/test_server_caches.py": "one cache of each kind that is evicted",

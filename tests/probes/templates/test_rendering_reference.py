@@ -268,7 +268,7 @@ def differing(path: Path, tokenizer: Any, names: Iterable[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("number", "path"), enumerate(TEMPLATES), ids=NAMES)
+@pytest.mark.parametrize(("number", "path"), list(enumerate(TEMPLATES)), ids=NAMES)
 def test_every_template_renders_as_in_transformers(number: int, path: Path, tokenizer: Any) -> None:
     """Every template with a quarter of the shapes, and the next one with the next quarter."""
     assert differing(path, tokenizer, list(SHAPES)[number % 4 :: 4]) == []
