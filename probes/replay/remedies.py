@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 #: Remedies that are tried without being asked for.
 _MOST = 3
-#: Prompt tokens up to which that is done; of a longer session only the one that promises most is tried.
+#: Prompt tokens up to which that is done; of a longer session only the one that promises most is tried, and
+#: none where nothing is avoidable, since it takes as long as the replay did.
 _MOST_TOKENS = 3_000_000
 #: Share of the avoidable tokens from which on another remedy is added to the best one.
 _LEFT = 0.05
@@ -64,7 +65,8 @@ def _tried(
     """Yield what was tried under a policy, the best first: single remedies, and sets of them."""
     candidates = _candidates(before)
     if most is None:
-        most = max(1, min(_MOST, _MOST_TOKENS // max(1, before.totals.prompt_tokens)))
+        most = min(_MOST, _MOST_TOKENS // max(1, before.totals.prompt_tokens))
+        most = max(most, 1 if before.totals.avoidable else 0)
     if not candidates or not most:
         return
     singles = [_replayed(replay, session, before, (remedy,)) for remedy in candidates[:most]]

@@ -87,16 +87,26 @@ def _replay(recording: Path, jinja: Path, directory: str | None, *, causes: bool
         pass
     report = replay.report()
     own = time.process_time() - began
+    held = _peak_bytes("self") + _peak_bytes(renderer.pid)
     renderer.close()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     worker = children.ru_utime + children.ru_stime - 2 * (start.ru_utime + start.ru_stime)
-    unit = 1 if sys.platform == "darwin" else 1024
     return {
         "seconds": own + worker,
         "tokens": {str(turn.turn): turn.prompt_tokens for turn in report.policies[0].turns},
         "avoidable": report.policies[0].totals.avoidable,
-        "peak_bytes": unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + children.ru_maxrss),
+        "peak_bytes": held,
     }
+
+
+def _peak_bytes(process: object) -> int:
+    """Return the most memory that a process has had; on macOS what it has now."""
+    if sys.platform == "darwin":
+        number = os.getpid() if process == "self" else process
+        shown = subprocess.run(["ps", "-o", "rss=", "-p", str(number)], capture_output=True, check=True)
+        return 1024 * int(shown.stdout)
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
 def _naive(recording: Path, jinja: Path, directory: str | None) -> dict[str, Any]:

