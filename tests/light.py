@@ -24,13 +24,14 @@ IN_PLACE = FIXTURES / "templates" / "in-place.jinja"
 #: Modules that only the extra brings.
 EXTRA = ("mlx", "mlx_lm", "transformers")
 
-#: Commands whose output is the same with and without the extra.
+#: Commands whose output is the same with and without the extra. llama.cpp's engine is another extra.
 SAME: list[tuple[object, ...]] = [
     ("probe", TINY, "--json", "--fail-on", "never"),
     ("thinking", TINY, "--json", "--fail-on", "never"),
     ("render", CHAT, "--model", TINY, "--json"),
     (
         "gate",
+        "--no-llamacpp",
         "--base",
         FIXTURES / "gate" / "strict.jinja",
         "--head",
