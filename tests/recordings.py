@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tplaudit import fixtures
+from tplaudit.probes.models.model import load_model
+from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.replay.replay_report import ReplayReport
+from tplaudit.probes.transcripts.reader import open_transcript
+
 DATA = Path(__file__).parent / "data" / "recordings"
 SESSIONS = Path(__file__).parent / "data" / "sessions"
 NAMES = sorted(path.name.partition(".")[0] for path in DATA.glob("*.jsonl.xz"))
@@ -37,3 +44,19 @@ def sequences() -> list[dict[str, Any]]:
     """Return the short sequences with their right answers."""
     found: list[dict[str, Any]] = json.loads((SESSIONS / "sequences.json").read_text("utf-8"))
     return found
+
+
+def replayed(
+    path: Path, template: str, policies: Sequence[str], store: str = "prompt", **options: Any
+) -> ReplayReport:
+    """Replay a transcript to its end with a bundled template, and return the report."""
+    run = Replay(
+        open_transcript(path),
+        load_model(str(fixtures.template(template))),
+        [parse_policy(policy) for policy in policies],
+        store=store,  # type: ignore[arg-type]
+        **options,
+    )
+    for _ in run.turns():
+        pass
+    return run.report()

@@ -82,12 +82,13 @@ class BackendTokenizer:
     def encode_resumable(self, text: str) -> Encoded:
         """Return the ids of the whole text and the added tokens before which it may be cut."""
         ids = self.encode(text)
-        searched = self._searched(text, ids)
+        added = np.flatnonzero(np.isin(ids, self._place_ids))
+        searched = self._searched(text, ids[added])
         if searched is not None:
-            return Encoded(ids, searched, np.flatnonzero(np.isin(ids, self._place_ids)))
+            return Encoded(ids, searched, added)
         encoding = self._guarded(text, lambda: self._backend.encode(text, add_special_tokens=False))
         starts, indices = [], []
-        for index in np.flatnonzero(np.isin(ids, self._place_ids)).tolist():
+        for index in added.tolist():
             span = encoding.token_to_chars(index)
             # Not so where whitespace was swallowed on the left, or where the model itself gave that id to
             # other text, e.g. after lower-casing.
@@ -96,15 +97,15 @@ class BackendTokenizer:
                 indices.append(index)
         return Encoded(ids, np.array(starts, dtype=np.int64), np.array(indices, dtype=np.int64))
 
-    def _searched(self, text: str, ids: Ids) -> Positions | None:
-        """Return where the added tokens start; None where searching the text does not find just those.
+    def _searched(self, text: str, added: Ids) -> Positions | None:
+        """Return where these added tokens start; None where searching the text does not find just those.
 
         Half as long as asking the tokenizer for offsets.
         """
         if self._pattern is None:
             return None
         found = list(self._pattern.finditer(text))
-        expected = [self._places[each] for each in ids[np.isin(ids, self._place_ids)].tolist()]
+        expected = [self._places[each] for each in added.tolist()]
         if [each.group() for each in found] != expected:
             return None
         return np.array([each.start() for each in found], dtype=np.int64)

@@ -3,10 +3,11 @@
     python tests/bench/recording_speed.py [TOKENIZER_DIRECTORY]
 
 The recording is that of long_recording.py; it is replayed under one policy, in token mode, without causes and
-with them. The naive way renders each request, as the policy prepared it, with transformers' own function and
-encodes the prompt with `Tokenizer.encode`; it is measured on every fourth request and multiplied by four.
-Figures are CPU seconds of all processes, without their start: each way runs in a process of its own.
-Without a directory the bundled tokenizer is used, which encodes several times as fast as large ones.
+with them, which includes trying a remedy on the whole session, as the command does. The naive way renders
+each request, as the policy prepared it, with transformers' own function and encodes the prompt with
+`Tokenizer.encode`; it is measured on every fourth request and multiplied by four. Figures are CPU seconds of
+all processes, without their start: each way runs in a process of its own. Without a directory the bundled
+tokenizer is used, which encodes several times as fast as large ones.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def _in_process(way: str, recording: Path, jinja: Path, directory: str | None) -
 def _replay(recording: Path, jinja: Path, directory: str | None, *, causes: bool) -> dict[str, Any]:
     from tplaudit.probes.models.model import load_model
     from tplaudit.probes.policies.registry import parse_policy
+    from tplaudit.probes.replay.remedies import with_tried_remedies
     from tplaudit.probes.replay.replay import Replay
     from tplaudit.probes.templates.renderer import renderer
     from tplaudit.probes.transcripts.reader import open_transcript
@@ -85,7 +87,7 @@ def _replay(recording: Path, jinja: Path, directory: str | None, *, causes: bool
     began = time.process_time()
     for _ in replay.turns():
         pass
-    report = replay.report()
+    report = with_tried_remedies(replay, replay.report())
     own = time.process_time() - began
     held = _peak_bytes("self") + _peak_bytes(renderer.pid)
     renderer.close()

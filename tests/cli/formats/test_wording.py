@@ -6,8 +6,6 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,32 +13,14 @@ from tplaudit import fixtures
 from tplaudit.cli.formats import replay_text
 from tplaudit.cli.formats.turn_text import draw_turn
 from tplaudit.probes.causes import registry
-from tplaudit.probes.models.model import load_model
-from tplaudit.probes.policies.registry import POLICIES, parse_policy
-from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.policies.registry import POLICIES
 from tplaudit.probes.replay.replay_report import ReplayReport
-from tplaudit.probes.transcripts.reader import open_transcript
 
-from tests.recordings import SESSIONS
+from tests.recordings import SESSIONS, replayed
 
 #: Words for what became of a message. Of one message, one of them is true.
 OUTCOMES = {"dropped", "hoisted", "noted", "relocated", "merged"}
 SERVER = re.compile(r"  server    (\w+) (?:message|messages) ([\d, ]+)")
-
-
-def replayed(
-    path: Path, template: str, policies: list[str], store: str = "prompt", **options: Any
-) -> ReplayReport:
-    run = Replay(
-        open_transcript(path),
-        load_model(str(fixtures.template(template))),
-        [parse_policy(policy) for policy in policies],
-        store=store,  # type: ignore[arg-type]
-        **options,
-    )
-    for _ in run.turns():
-        pass
-    return run.report()
 
 
 def written(draw: Callable[..., None], report: ReplayReport, *arguments: object) -> str:

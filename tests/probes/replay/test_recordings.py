@@ -5,29 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tplaudit import fixtures
-from tplaudit.probes.models.model import load_model
-from tplaudit.probes.policies.registry import POLICIES, parse_policy
-from tplaudit.probes.replay.replay import Replay
+from tplaudit.probes.policies.registry import POLICIES
 from tplaudit.probes.replay.replay_report import ReplayReport
-from tplaudit.probes.transcripts.reader import open_transcript
 
-from tests.recordings import NAMES, answers, unpack
+from tests.recordings import NAMES, answers, replayed, unpack
 
 TEMPLATES = ("strict", "in-place", "moving", "dropping")
 BLAMES_THE_CLIENT = {"client-rewrites-history", "tools-come-and-go", "volatile-text"}
 
 
 def _replayed(name: str, tmp_path: Path, template: str, policies: list[str], store: str) -> ReplayReport:
-    run = Replay(
-        open_transcript(unpack(name, tmp_path)),
-        load_model(str(fixtures.template(template))),
-        [parse_policy(policy) for policy in policies],
-        store=store,  # type: ignore[arg-type]
-    )
-    for _ in run.turns():
-        pass
-    return run.report()
+    return replayed(unpack(name, tmp_path), template, policies, store)
 
 
 def _check(name: str, report: ReplayReport) -> None:

@@ -188,7 +188,8 @@ def test_searching_finds_the_added_tokens_where_offsets_tell(
 def test_usual_prompts_are_searched() -> None:
     tokenizer = BackendTokenizer(byte_level(chatml()), "searched")
     text = "<|im_start|>user\nWhat?<|im_end|>\n" * 3
-    assert tokenizer._searched(text, tokenizer.encode(text)) is not None
+    ids = tokenizer.encode(text)
+    assert tokenizer._searched(text, ids[np.isin(ids, tokenizer._place_ids)]) is not None
     # What is one token as a whole holds no other.
     overlapping = BackendTokenizer(TOKENIZERS["overlapping"](), "overlapping")
     assert len(overlapping.encode_resumable("<|im_start|>user<|im_start|>x").starts) == 2
