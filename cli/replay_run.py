@@ -62,6 +62,7 @@ def in_this_process(
     from ..probes.transcripts.reader import open_transcript
 
     transcript = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
+    log = settings.read_log()
     new_replay = partial(
         Replay,
         transcript,
@@ -70,11 +71,12 @@ def in_this_process(
         block_size=settings.block_size,
         capacity_bytes=settings.capacity_bytes,
         store=settings.store,
+        log=log,
     )
     prefill_timer = _prefill_timer(settings, engine, max_minutes)
     plan = None
     if engine:
-        plan = _counted(new_replay(layout=engine.layout, causes=False), policies)
+        plan = _counted(new_replay(layout=engine.layout, causes=False, compare=False), policies)
         if loaded.is_large or max_minutes is not None or sum(plan.tokens.values()) >= LARGE:
             say(f"note: {_announced(plan, prefill_timer)}")
     replay = new_replay(engine=engine, prefilling=prefill_timer, verify=verify, causes=settings.causes)

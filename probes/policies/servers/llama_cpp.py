@@ -30,7 +30,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ON, PassesOn, PolicyKind
+from ..kind import ON, PassesOn, PolicyKind, ReuseReports
 from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import each_changed, has_role, indices, keep
@@ -279,6 +279,7 @@ KINDS = (
         checks=(PassesOn("llama.cpp", 5, "HTTP 500"),),
         # `--cache-reuse N`: ggml-org/llama.cpp, tools/server/README.md.
         shifts_states=True,
+        reuse_reports=ReuseReports(log=True),
         suite="engines",
     ),
 )

@@ -20,7 +20,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..kind import ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped, whole_text
 from ..rewrite.preparation import never_continued, thinking_asked
 from ..rewrite.system_turns import each_changed, has_role, indices, is_system, keep, system_runs
@@ -174,6 +174,7 @@ KINDS = (
             "route": ROUTES,
             "version": PolicyOption((BEFORE, RELEASE), otherwise="the code of pull request 2052"),
         },
+        reuse_reports=ReuseReports(log=True),
         suite="local",
     ),
 )

@@ -26,7 +26,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
-from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
+from ..kind import OFF, ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import (
     as_one_text,
     as_system,
@@ -302,6 +302,7 @@ KINDS = (
             "harmony": PolicyOption(("on", "off"), otherwise="whether the template is one of Harmony"),
             "engine": PolicyOption(("vlm", "text"), "vlm"),
         },
+        reuse_reports=ReuseReports(log=True, repeat_is_whole=True),
         suite="local",
     ),
 )

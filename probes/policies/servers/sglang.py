@@ -21,7 +21,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Messages, Prepared, Rewrite
-from ..kind import ROUTES, AsksOnce, PolicyKind, PolicyOption
+from ..kind import ROUTES, AsksOnce, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import merge_into_first, part_texts, stripped
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import is_system, keep
@@ -117,6 +117,7 @@ KINDS = (
             "version": PolicyOption((MOVES_ALL, TESTS), TESTS),
         },
         checks=(AsksOnce("sglang", 3, sglang_test, "route=messages"),),
+        reuse_reports=ReuseReports("--enable-cache-report"),
         suite="engines",
     ),
 )

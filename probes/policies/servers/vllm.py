@@ -22,7 +22,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_settings, route_of, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
+from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.system_turns import BETWEEN_SYSTEM_TEXTS, indices, is_system, keep
 from ..rewrite.texts import Text, join, part_text, rebuilt
@@ -157,6 +157,7 @@ KINDS = (
             AsksOnce("vllm", 2, vllm_test, "route=messages", joined=" without a separator"),
             PassesOn("vllm:chat-completions", 4, "HTTP 400", "route=chat"),
         ),
+        reuse_reports=ReuseReports("--enable-prompt-tokens-details"),
         suite="engines",
     ),
 )

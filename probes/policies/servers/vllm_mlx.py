@@ -25,7 +25,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
 from ..base import Action, Messages, Prepared, Retry, Rewrite
-from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..kind import ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import as_system, merge_into_first, stripped, whole_text
 from ..rewrite.preparation import extract_text, never_continued, thinks_by_default
 from ..rewrite.system_turns import each_changed, has_role, is_system, join_neighbours, keep_each
@@ -177,6 +177,7 @@ KINDS = (
         options={"route": ROUTES, "engine": PolicyOption(("vlm", "text"), "vlm")},
         # The flag: waybarrios/vllm-mlx#394.
         kwargs_setting="vllm-mlx serve … --default-chat-template-kwargs '{}'",
+        reuse_reports=ReuseReports(answers=False, log=True),
         suite="local",
     ),
 )
