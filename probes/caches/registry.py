@@ -120,11 +120,13 @@ def make_cache(
 
 def cache_name(policy: Policy) -> str:
     """Return the name of the cache that the server of a policy keeps, whatever its blocks."""
-    name: str = DEFAULT_CACHE
-    if kind_of(policy.name):
-        kind, given = read_spec(policy.name)
-        name, _ = kind.server_cache(given)
-    return name.partition(":")[0]
+    return _named(policy)[0].partition(":")[0]
+
+
+def block_sizes(policy: Policy) -> tuple[int, ...]:
+    """Return the block sizes that people run the server of a policy with; none where it has no blocks."""
+    kind = find_cache(_named(policy)[0])
+    return kind.block_sizes
 
 
 def server_cache(
@@ -135,7 +137,9 @@ def server_cache(
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
 ) -> PrefixCache:
-    """Return an empty cache as the server of a policy keeps it, or a paged one with blocks of a given size.
+    """Return an empty cache as the server of a policy keeps it.
+
+    Where a block size is given and the server's cache has no blocks, it is a paged one in its place.
 
     Args:
         policy: the policy, whose options may concern its cache, too.
@@ -144,19 +148,23 @@ def server_cache(
         capacity_bytes: as of `make_cache`.
         sizes: as of `make_cache`.
     """
-    name: str = DEFAULT_CACHE
-    options: Mapping[str, str] = {}
-    if kind_of(policy.name):
-        kind, given = read_spec(policy.name)
-        name, options = kind.server_cache(given)
+    name, options = _named(policy)
     return make_cache(
-        DEFAULT_CACHE if block_size else name,
+        DEFAULT_CACHE if block_size and not find_cache(name).block_sizes else name,
         model_kind=model_kind,
         block_size=block_size,
         capacity_bytes=capacity_bytes,
         sizes=sizes,
         options=options,
     )
+
+
+def _named(policy: Policy) -> tuple[str, Mapping[str, str]]:
+    """Return the name of the cache of a policy's server, and its options."""
+    if not kind_of(policy.name):
+        return DEFAULT_CACHE, {}
+    kind, given = read_spec(policy.name)
+    return kind.server_cache(given)
 
 
 def _sized(name: str) -> tuple[CacheKind, int | None]:

@@ -504,6 +504,7 @@ class Disagreement:
         actual: tokens that the server said.
         kind: what gives the server's number; `unexplained` where nothing that was tried does.
         evidence: what shows it, one sentence without a full stop.
+        also: what else gives the same number.
     """
 
     turn: int
@@ -511,6 +512,7 @@ class Disagreement:
     actual: int
     kind: DisagreementKind
     evidence: str
+    also: tuple[DisagreementKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,9 +565,12 @@ class RankedCandidate:
         policy: as `--policy` takes it.
         store: what is stored after a turn.
         block_size: tokens per block, where that is not the server's default.
-        agreeing: turns on which counted and actual reuse agree.
+        agreeing: turns on which counted and actual reuse agree, and the length of the prompt where it is
+            known.
+        of: turns of which it is known what was actually reused.
         lengths: turns whose prompt is as long as the server said.
         difference: the sum of the differences between counted and actual reuse, in tokens.
+        fits: whether it agrees on enough turns (docs/replay.md).
         turns: the turns that agree.
     """
 
@@ -573,8 +578,10 @@ class RankedCandidate:
     store: Literal["prompt", "prompt+output"]
     block_size: int | None
     agreeing: int
+    of: int
     lengths: int
     difference: int
+    fits: bool
     turns: tuple[int, ...]
 
     @property
@@ -589,16 +596,12 @@ class Ranking:
     """Which server explains the actual numbers best.
 
     Attributes:
-        turns: turns of which the server said what it reused.
-        needed: turns on which a server has to agree to fit.
         tried: how many candidates were tried.
         fits: whether the best one does.
         tied: the best ones, which this session cannot tell apart.
-        candidates: the best ones of all, tied ones of the first place included, at most ten.
+        candidates: the best ten, of which the first is the one that is replayed.
     """
 
-    turns: int
-    needed: int
     tried: int
     fits: bool
     tied: tuple[str, ...]

@@ -222,8 +222,10 @@ def _explained(policy: str, turn: TurnReport, told: Sequence[TurnReport], trials
             f"the prompt has {actual.prompt_tokens:,} tokens at the server and {turn.prompt_tokens:,} here: "
             "template, tokenizer, clock or policy differ",
         )
-    for kind, evidence in _tried(policy, turn, actual, told, trials):
-        return found(kind, evidence)
+    gives = dict(reversed(list(_tried(policy, turn, actual, told, trials))))  # of two of a kind the first
+    if gives:
+        (kind, evidence), *others = reversed(gives.items())
+        return replace(found(kind, evidence), also=tuple(other for other, _ in others))
     return found(
         "unexplained",
         "nothing that was tried gives the server's number: replies stored or not, an emptied cache, one "
