@@ -65,6 +65,8 @@ def _log(log: LogLines) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return rising numbers in words, neighbours as a range: `3-5, 9`; the rest is counted."""
+    if not numbers:
+        return ""
     starts = [at for at, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1]
     runs = [numbers[start:end] for start, end in zip([0, *starts], [*starts, len(numbers)], strict=True)]
     shown = [f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:_NAMED]]

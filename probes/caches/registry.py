@@ -7,7 +7,7 @@ each. `make_cache` makes the cache that a name stands for, `server_cache` that o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -139,7 +139,8 @@ def server_cache(
 ) -> PrefixCache:
     """Return an empty cache as the server of a policy keeps it.
 
-    Where a block size is given and the server's cache has no blocks, it is a paged one in its place.
+    Where a block size is given and the server keeps no blocks for such a model, it is a paged cache in its
+    place.
 
     Args:
         policy: the policy, whose options may concern its cache, too.
@@ -149,14 +150,22 @@ def server_cache(
         sizes: as of `make_cache`.
     """
     name, options = _named(policy)
-    return make_cache(
-        DEFAULT_CACHE if block_size and not find_cache(name).block_sizes else name,
+    make = partial(
+        make_cache,
         model_kind=model_kind,
         block_size=block_size,
         capacity_bytes=capacity_bytes,
         sizes=sizes,
         options=options,
     )
+    if block_size and not find_cache(name).block_sizes:
+        return make(DEFAULT_CACHE)
+    try:
+        return make(name)
+    except UsageError:
+        if block_size:
+            return make(DEFAULT_CACHE)
+        raise
 
 
 def _named(policy: Policy) -> tuple[str, Mapping[str, str]]:

@@ -92,6 +92,7 @@ def replay_in_processes(
     return replace(
         reports[0],
         policies=with_better_policies(found),
+        cache=found[0].server_cache,
         findings=tuple(
             sorted(
                 (finding for report in reports for finding in report.findings),

@@ -202,7 +202,7 @@ def _changed(one: Candidate, session: RankedSession, block_size: int | None) -> 
         policy = parse_policy(one.policy)
         usual = _cache(one, session)
         for size in block_sizes(policy):
-            if usual is not None and size != usual.block_size:
+            if usual is not None and usual.block_size not in (1, size):
                 yield replace(one, block_size=size)
 
 
