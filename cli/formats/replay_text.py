@@ -246,10 +246,9 @@ def _row(same: Sequence[TurnReport], timed: bool, explained: bool) -> list[str]:
         counts = ["", "", "", _actual(same), "", "", "", *([""] if timed else [])]
         return [number, *counts, escape(turn.error), *(["", ""] if explained else [])]
     avoidable = _number(turn.avoidable)
-    counts = (turn.prompt_tokens, turn.depth, turn.reused)
     return [
         str(turn.turn),
-        *map(_number, counts),
+        *map(_number, (turn.prompt_tokens, turn.depth, turn.reused)),
         _actual(same),
         _number(turn.reprefill),
         _number(turn.unavoidable),

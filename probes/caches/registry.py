@@ -83,6 +83,7 @@ def make_cache(
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
     options: Mapping[str, str] | None = None,
+    shown: str | None = None,
 ) -> PrefixCache:
     """Return the empty cache that a name stands for.
 
@@ -94,6 +95,7 @@ def make_cache(
         sizes: of the model's state, which count there where no model computes.
         options: options of that cache, such as the server's version; those that it does not know have no
             effect.
+        shown: its name in reports; None for its own.
 
     Raises:
         UsageError: no cache has that name, it has no blocks to set a size of, or `model_kind` is none.
@@ -104,7 +106,7 @@ def make_cache(
     known = {option: value for option, value in (options or {}).items() if option in kind.options}
     made = kind.make(
         CacheSettings(
-            name=kind.name,
+            name=shown or kind.name,
             layers=Layers.of(model_kind),
             block_size=block_size,
             usual_size=size,
@@ -139,8 +141,8 @@ def server_cache(
 ) -> PrefixCache:
     """Return an empty cache as the server of a policy keeps it.
 
-    Where a block size is given and the server keeps no blocks for such a model, it is a paged cache in its
-    place.
+    Where a block size is given, reports call it a paged one. It has the server's own rule for prompts that
+    are there whole, or oMLX's where the server keeps no blocks.
 
     Args:
         policy: the policy, whose options may concern its cache, too.
@@ -161,7 +163,7 @@ def server_cache(
     if block_size and not find_cache(name).block_sizes:
         return make(DEFAULT_CACHE)
     try:
-        return make(name)
+        return make(name, shown=DEFAULT_CACHE if block_size else None)
     except UsageError:
         if block_size:
             return make(DEFAULT_CACHE)

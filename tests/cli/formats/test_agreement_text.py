@@ -39,8 +39,8 @@ def test_the_first_that_differs_and_what_else_gives_its_number(policy: PolicyRep
     (said,) = lines(policy, Agreement(9, 8, first=first))
     assert said == (
         "Counted and actual reuse agree on 8 of the 9 turns with a number of the server. The first that "
-        "differs is turn 4 (2,048 counted, 0 actual): without turn 3 the cache gives 0 (the same number comes "
-        "from: restart)."
+        "differs is turn 4 (2,048 counted, 0 actual): without turn 3 the cache gives 0 (the same number "
+        "comes from: restart)."
     )
 
 

@@ -107,4 +107,6 @@ def test_block_sizes_are_those_of_caches_with_blocks(name: str) -> None:
     assert bool(sizes) == (own.block_size > 1)
     for size in sizes:
         cache = server_cache(policy, block_size=size)
-        assert (cache.kind, cache.block_size) == (own.kind, size)
+        assert cache.block_size == size
+        whole, two = cache.reusable(2 * size, 2 * size), 2 * own.block_size
+        assert (whole == size) == (own.reusable(two, two) == own.block_size)
