@@ -40,8 +40,15 @@ class _Anything(metaclass=_AnyMeta):
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
+    def __init_subclass__(cls, **_: Any) -> None:
+        pass
+
     def __class_getitem__(cls, _: Any) -> Any:
         return cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
+        return {"type": "any"}  # a field of a stubbed class takes whatever comes
 
     def __call__(self, *given: Any, **_: Any) -> Any:
         return given[0] if given else MagicMock()  # as a decorator it changes nothing
