@@ -1,8 +1,8 @@
 """Random request bodies of the three routes, as clients may send them: seeded, so that a run can be repeated.
 
-Every role, place of a system turn, form of content, list of tools, form of arguments, empty value, trailing
-assistant turn, and field for effort and thinking occurs. Most bodies are plain; the rare forms come one or two
-at a time, so that a difference says which it is.
+Every role, place of a system turn, form of content, list of tools, form of arguments, empty value, field for
+effort and thinking occurs, and trailing assistant turns. Most bodies are plain; the rare forms come one or
+two at a time, so that a difference says which it is.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Bodies:
         return self.random.choice(({}, {"path": "a.txt"}, {"path": "b", "limit": 3}, {"n": [1, {"x": None}]}))
 
     def _dialogue(self) -> list[str]:
-        """Return the kinds of turns, in order; `call` is an assistant turn with calls, followed by results."""
+        """Return the kinds of turns, in order; `call` is an assistant turn with calls, and their results."""
         kinds = ["system"] if self.random.random() < 0.7 else []
         if self._seldom():
             kinds.append(self.random.choice(("system", "developer")))

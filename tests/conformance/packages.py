@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +33,7 @@ class Unpacked:
 
 
 def python() -> Path:
-    """Return the interpreter of an environment with what the servers' code needs, made where it is missing."""
+    """Return the interpreter of an environment with what the servers' code needs; it is made once."""
     folder = HOME / "python"
     done = folder / "installed"
     if not done.exists():
@@ -94,8 +93,3 @@ def _commit(folder: Path) -> str:
         ["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )
     return told.stdout.strip()[:8] or "unknown commit"
-
-
-def names(servers: Iterable[Server]) -> str:
-    """Return the servers' names, for messages."""
-    return ", ".join(server.name for server in servers)

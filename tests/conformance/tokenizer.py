@@ -10,7 +10,7 @@ from .tokenizer_names import SPECIAL
 
 
 class Rendered(BaseException):
-    """Carries the prompt out of a server's code, past what it would do with it; no `except Exception` holds it."""
+    """Carries the prompt out of a server's code; no `except Exception` of the server holds it."""
 
     def __init__(self, prompt: str) -> None:
         super().__init__(prompt)
@@ -23,8 +23,8 @@ class Tokenizer:
     Attributes:
         chat_template: the template's source.
         calls: the arguments of every call so far.
-        stops: whether the first prompt that renders ends the server's function, by `Rendered`. A server's test
-            of the template turns it off.
+        stops: whether the first prompt that renders ends the server's function, by `Rendered`; a server's
+            test of the template turns it off.
     """
 
     def __init__(self, chat_template: str) -> None:
