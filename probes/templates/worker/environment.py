@@ -147,3 +147,9 @@ def environment() -> TemplateEnvironment:
         namespace=TemplateNamespace,
     )
     return env
+
+
+@lru_cache(maxsize=1)
+def bare_environment() -> TemplateEnvironment:
+    """Return the sandbox that servers set up for tests of their own, without what transformers adds to it."""
+    return TemplateEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
