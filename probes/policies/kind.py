@@ -69,11 +69,13 @@ class Answer:
         in_place: the server leaves system turns where they stand.
         why: one clause for people.
         evaluated: whether it could be found out; where the template exceeded a bound it says nothing.
+        starts: whether the server starts with this template; the test of one lets some errors out.
     """
 
     in_place: bool
     why: str
     evaluated: bool = True
+    starts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

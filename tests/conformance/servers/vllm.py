@@ -96,9 +96,10 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
         request = checked(AnthropicMessagesRequest, body)
 
         async def run() -> object:
-            tokenizer.stops = False
+            own = online.renderer.tokenizer
+            own.stops = False
             await serving.disabled_thinking_effort_resolver.resolve_for(request)
-            tokenizer.stops = True
+            own.stops = True
             tokenizer.calls.clear()
             return await serving.create_messages(request)
 
@@ -111,7 +112,10 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
             raise Refused(error.error.message)
         return answered(asyncio.run(renderer(tokenizer).render_responses(request)))
 
-    return {"chat": chat, "messages": messages, "responses": responses}
+    def test(body: dict[str, Any], tokenizer: Tokenizer) -> object:
+        return not AnthropicServingMessages._should_merge_inline_system(renderer(tokenizer))
+
+    return {"chat": chat, "messages": messages, "responses": responses, "test": test}
 
 
 SERVER = Server(
@@ -121,6 +125,7 @@ SERVER = Server(
         "chat": Compared("chat", "vllm", 0.97),
         "messages": Compared("messages", "vllm", 0.97),
         "responses": Compared("responses", "vllm", 0.97),
+        "test": Compared("templates", "vllm", 1.0),
     },
     _load,
 )
