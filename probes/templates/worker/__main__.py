@@ -216,9 +216,7 @@ class Worker:
         return render_bare(source.bare, turns, characters)
 
     def _content_loops(self, source: _Source, _: int) -> Any:
-        return source.ask(
-            lambda: (content_loops.followed(source.nodes), content_loops.named(source.nodes))
-        )
+        return source.ask(lambda: (content_loops.followed(source.nodes), content_loops.named(source.nodes)))
 
     def _check(self, source: _Source, _: int) -> bool:
         empty = not source.tree.body

@@ -41,6 +41,7 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
 
     def renderer(tokenizer: Tokenizer) -> Any:
         tokenizer.name_or_path = str(hash(tokenizer.chat_template))  # what is detected is kept by this name
+        tokenizer.max_chars_per_token, tokenizer.truncation_side = 1, "left"
         model = SimpleNamespace(
             hf_config=SimpleNamespace(model_type="llama"),
             renderer_num_workers=1,
@@ -58,7 +59,9 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
             is_encoder_decoder=False,
         )
         config = SimpleNamespace(
-            model_config=model, parallel_config=SimpleNamespace(_api_process_rank=0), observability_config=None
+            model_config=model,
+            parallel_config=SimpleNamespace(_api_process_rank=0),
+            observability_config=None,
         )
         return OnlineRenderer(
             model,
