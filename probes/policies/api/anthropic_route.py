@@ -124,6 +124,12 @@ def anthropic_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[
     return converted or None
 
 
+def object_schema(tool: Mapping[str, Any]) -> Any:
+    """Return an Anthropic tool's schema, with `type: object` where it names no type, as two servers do."""
+    schema = tool.get("input_schema")
+    return {**schema, "type": "object"} if isinstance(schema, Mapping) and "type" not in schema else schema
+
+
 def result_text(content: Any, between: str = "\n") -> str:
     """Return the content of a tool result as text: the texts of a list of blocks joined, others left out."""
     if isinstance(content, str):

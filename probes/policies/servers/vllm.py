@@ -20,7 +20,7 @@ from typing import Any
 from ...conversation import TOP_LEVEL, Message, Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
-from ..api.anthropic_route import AnthropicRules, convert_anthropic
+from ..api.anthropic_route import AnthropicRules, convert_anthropic, object_schema
 from ..api.routes import BlockJoins, body_effort, joined_blocks, route_of
 from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
@@ -185,10 +185,7 @@ def _anthropic_tools(request: Request) -> tuple[Mapping[str, Any], ...] | None:
 
 
 def _anthropic_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    schema = tool.get("input_schema")
-    if isinstance(schema, Mapping) and "type" not in schema:
-        schema = {**schema, "type": "object"}
-    return function_tool(tool, schema)
+    return function_tool(tool, object_schema(tool))
 
 
 def _with_reasoning(messages: Messages) -> Rewrite:

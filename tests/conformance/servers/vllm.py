@@ -6,7 +6,6 @@ The renderer for models with a Jinja template is followed; gpt-oss models have o
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,8 +26,6 @@ _STUBS = (
 
 def _load(folder: Path) -> Mapping[str, ServerFunction]:
     stub(*_STUBS)
-    version = importlib.metadata.version
-    importlib.metadata.version = lambda name: "2.11.0" if name == "torch" else version(name)
     from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
     from vllm.entrypoints.anthropic.serving import AnthropicServingMessages, DisabledThinkingEffortResolver
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
