@@ -144,7 +144,7 @@ def result_text(content: Any, between: str = "\n") -> str:
 
 
 def one_text(parts: list[dict[str, Any]]) -> Any:
-    """Return a list of content parts as it is, its text where that is all that it holds, and None for none."""
+    """Return a list of content parts as it is, its text where it is one text, and None for none."""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts or None
 
 

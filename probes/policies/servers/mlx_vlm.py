@@ -6,8 +6,8 @@ Before pull request 2052 `/v1/messages` moved every system text into the top-lev
 earlier versions pass messages on. `/v1/responses` hoists in all. `route=none` is the messages route's system
 rules alone (docs/servers.md, section 6; Blaizzy/mlx-vlm#2001, #2052, mlx_vlm/server/).
 
-A text model is what is followed: with a vision model the server keeps lists, and turns without tool calls lose
-their reasoning.
+A text model is what is followed: with a vision model the server keeps lists, and turns without tool calls
+lose their reasoning.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _settings(request: Request, template: ChatTemplate) -> dict[str, Any]:
 
 
 def _reasoning(fields: Mapping[str, Any]) -> tuple[bool | None, str | None]:
-    """Return what `reasoning` or `reasoning_effort` say: whether to think, and the effort in small letters."""
+    """Return what `reasoning` or `reasoning_effort` say: whether to think, and the effort, in lower case."""
     reasoning = fields.get("reasoning")
     if isinstance(reasoning, Mapping):
         enabled, effort = _effort(reasoning.get("effort"))
@@ -279,15 +279,15 @@ def _loaded(text: str) -> Any:
 KINDS = (
     PolicyKind(
         "mlx-vlm",
-        "mlx-vlm: later system turns stay in place on /v1/messages since August 2026; /v1/responses hoists",
+        "mlx-vlm: later system turns become user turns on /v1/messages; chat and /v1/responses hoist",
         lambda name, options: MlxVlm(name, options.get("route"), options["version"]),
         source="mlx-vlm 0.7.10; Blaizzy/mlx-vlm#2052",
         date="2026-12-01",
         evidence={"release 0.7.10, text models": "run", "pull request 2052, and before": "reported"},
         cache="mlx-vlm",
-        drift="none of its own on /v1/messages and chat, since a later system turn leaves what stands before "
-        "it as it was; each one on /v1/responses, and with version=before-2052 on /v1/messages, lengthens "
-        "the first system message",
+        drift="none of its own on /v1/messages, since a later system turn leaves what stands before it as it "
+        "was; each one on chat and /v1/responses, and with version=before-2052 on /v1/messages, lengthens the "
+        "first system message",
         options={
             "route": ROUTES,
             "version": PolicyOption((BEFORE, PULLED, RELEASE), RELEASE),

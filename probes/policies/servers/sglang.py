@@ -154,18 +154,20 @@ def _anthropic_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping
 
 
 def _with_thinking_first(message: Message) -> Message:
-    """Return an assistant's message with its thinking as a text before the others, as a parser's tags frame it."""
+    """Return an assistant's message with its thinking as its first text, in the tags of the parser."""
     blocks = message.content
     if message.data.get("role") != "assistant" or not isinstance(blocks, list):
         return message
-    thoughts = [
-        block["thinking"] for block in blocks if block.get("type") == "thinking" and block["thinking"]
-    ]
+    thoughts = [block["thinking"] for block in blocks if _is_thinking(block) and block.get("thinking")]
     if not thoughts:
         return message
     framed = f"<think>{_BETWEEN.join(thoughts)}\n</think>"
-    others = [block for block in blocks if block.get("type") != "thinking"]
+    others = [block for block in blocks if not _is_thinking(block)]
     return message.replace(content=[{"type": "text", "text": framed}, *others])
+
+
+def _is_thinking(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") == "thinking"
 
 
 def _texts_of(message: Message, as_it_is: bool) -> list[Text]:

@@ -11,7 +11,7 @@ from ..base import Action, Messages, Prepared, Rewrite
 from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.role_merge import joined_turns
 from ..rewrite.system_turns import has_role, join_neighbours
-from ..rewrite.texts import Text
+from ..rewrite.texts import Text, part_text
 from .sglang_chat import refused
 
 LABEL = "Developer instructions:"
@@ -22,12 +22,14 @@ def convert_responses(request: Request) -> Prepared:
     """Return a Responses request in OpenAI chat form: neighbouring assistant items are one turn."""
     messages: list[Message] = []
     actions: list[Action] = []
+    unknown = ""
     if isinstance(request.system, str) and request.system:
         messages.append(Message({"role": "system", "content": request.system}, TOP_LEVEL))
     for item in request.messages:
         kind = item.data.get("type")
         if kind not in (None, "message", "function_call", "function_call_output", "reasoning"):
-            return refused(Prepared(request), f"unsupported input item of type {kind}")
+            unknown = unknown or str(kind)
+            continue
         data = _message_of(item)
         if data is None:
             actions.append(Action("dropped", (item.index,), "reasoning without text"))
@@ -38,7 +40,8 @@ def convert_responses(request: Request) -> Prepared:
         messages.append(item if data == item.data else Message(data, item.index))
     tools = _tools(request.tools)
     converted = request.replace(messages=tuple(messages), tools=tools, system=None, dialect="openai-chat")
-    return Prepared(converted, tuple(actions)).then(_joined_assistants)
+    done = Prepared(converted, tuple(actions)).then(_joined_assistants)
+    return refused(done, f"unsupported input item of type {unknown}") if unknown else done
 
 
 def joined_in_front(messages: Messages) -> Rewrite:
@@ -74,12 +77,17 @@ def _message_of(item: Message) -> dict[str, Any] | None:
 
 
 def _labelled(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a developer's message as a system message, its first text behind a label."""
     content = message.get("content")
     if isinstance(content, str):
         content = f"{LABEL}\n{content}"
     elif isinstance(content, list):
-        first, *others = content or [{"type": "text"}]
-        content = [{**first, "text": f"{LABEL}\n{first['text']}" if content else LABEL}, *others]
+        content = list(content)
+        at = next((n for n, part in enumerate(content) if part_text(part) is not None), None)
+        if at is None:
+            content.insert(0, {"type": "text", "text": LABEL})
+        else:
+            content[at] = {"type": "text", "text": f"{LABEL}\n{part_text(content[at])}"}
     return {**message, "role": "system", "content": content}
 
 

@@ -2,8 +2,8 @@
 
 `/v1/messages` (vllm-project/vllm#44283 of 2026-06-02 moved all, #44602 of 2026-06-15 none, #46025 of
 2026-06-18 tests the template first): texts are joined without any separator, blocks with Claude Code's
-billing header are left out. `/v1/chat/completions` and `/v1/responses` leave system turns where they stand, so
-that a template which raises answers with HTTP 400; but a developer's turn that the template does not know
+billing header are left out. `/v1/chat/completions` and `/v1/responses` leave system turns where they stand,
+so that a template which raises answers with HTTP 400; but a developer's turn that the template does not know
 takes them all to the front. What all routes share is in vllm_renderer.py. See docs/servers.md, section 10.
 
 A request of another API sent to a route with `route=` is treated as if the client had sent the equivalent
@@ -166,7 +166,9 @@ def _anthropic_tools(request: Request) -> tuple[Mapping[str, Any], ...] | None:
         for message in request.messages
         if isinstance(message.content, list)
         for block in message.content
-        if block.get("type") in ("tool_addition", "tool_removal") and isinstance(block.get("tool"), Mapping)
+        if isinstance(block, Mapping)
+        and block.get("type") in ("tool_addition", "tool_removal")
+        and isinstance(block.get("tool"), Mapping)
     ]
     if request.tools is None and not changes:
         return None

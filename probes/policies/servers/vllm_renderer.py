@@ -1,8 +1,8 @@
 """vLLM's renderer: what the messages of all routes go through before the chat template sees them.
 
-Read and run: `vllm/renderers/hf.py`, `vllm/renderers/chat_utils/chat_message.py`, `vllm/renderers/params.py` and
-the models of the routes' requests, 0.33.0 (docs/servers.md, section 10). Models with a renderer of their own
-(gpt-oss, Mistral's tokenizers, DeepSeek V3.2 and V4, Kimi K3) and images are not modelled.
+Read and run: `vllm/renderers/hf.py`, `vllm/renderers/chat_utils/chat_message.py`, `vllm/renderers/params.py`
+and the models of the routes' requests, 0.33.0 (docs/servers.md, section 10). Models with a renderer of their
+own (gpt-oss, Mistral's tokenizers, DeepSeek V3.2 and V4, Kimi K3) and images are not modelled.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def refused(start: Prepared, why: str) -> Prepared:
 
 
 def function_tool(function: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-    """Return a tool as the server writes it: name, description and parameters always, null where not given."""
+    """Return a tool as the server writes it: description and parameters are null where not given."""
     written = {
         "name": function.get("name"),
         "description": function.get("description"),
@@ -228,7 +228,7 @@ def _as_list(message: Message) -> Message:
 
 
 def _plain_parts(message: Message) -> Message:
-    """Return a message whose texts, of whatever type of text, are parts of type `text`; null ones are left out."""
+    """Return a message whose texts of all types are parts of type `text`; null ones are left out."""
     content = message.content
     if not isinstance(content, list):
         return message
@@ -257,7 +257,7 @@ def _plain_part(part: Any) -> Any:
 
 
 def _developers(messages: Messages, template: ChatTemplate, request: Request) -> Rewrite:
-    """Join all system turns in front where a turn is the developer's and the template does not name that role."""
+    """Join all system turns in front where there is a developer that the template does not name."""
     if not any(has_role(message, "developer") for message in messages):
         return Rewrite(messages)
     try:

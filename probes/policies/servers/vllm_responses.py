@@ -1,4 +1,7 @@
-"""vLLM's `/v1/responses`: how items become chat messages (`vllm/entrypoints/openai/responses/utils.py`, 0.33.0)."""
+"""vLLM's `/v1/responses`: how items become chat messages.
+
+Read and run: `vllm/entrypoints/openai/responses/utils.py`, 0.33.0 (docs/servers.md, section 10).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""SGLang: all three routes, from the request's model to its template, and the test that it makes when it starts.
+"""SGLang: all three routes, from the request's model to its template, and its test of templates.
 
-The path for models with a Jinja template is followed; gpt-oss, DeepSeek V3.2 and V4 and others have their own.
+The path for models with a Jinja template is followed; gpt-oss, DeepSeek V3.2 and V4 and others have
+their own.
 """
 
 from __future__ import annotations

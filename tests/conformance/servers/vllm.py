@@ -1,4 +1,4 @@
-"""vLLM: all three routes, from the request's model to its renderer, and the test that it makes when it starts.
+"""vLLM: all three routes, from the request's model to its renderer, and its test of templates.
 
 The renderer for models with a Jinja template is followed; gpt-oss models have one of their own (harmony).
 """
