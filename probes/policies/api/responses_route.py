@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ...conversation import TOP_LEVEL, Message, Request
 from ..base import Action, Prepared
@@ -32,12 +32,14 @@ class ResponsesRules:
         between_parts: joins the texts of one message, and those of a tool's output.
         join_calls: whether neighbouring function calls, and the assistant text before them, are one turn;
             else each call is a turn of its own.
+        list_outputs: what a tool's output that is a list becomes: its texts as one, or its JSON text.
     """
 
     reasoning: bool = True
     images: bool = False
     between_parts: str = "\n"
     join_calls: bool = True
+    list_outputs: Literal["text", "json"] = "text"
 
 
 def convert_responses(request: Request, rules: ResponsesRules) -> Prepared:
@@ -147,7 +149,9 @@ class _Builder:
 
     def _output(self, item: Message) -> None:
         output = item.data.get("output") or ""
-        if isinstance(output, list):
+        if self.rules.list_outputs == "json" and isinstance(output, list | Mapping):
+            output = json.dumps(output)
+        elif isinstance(output, list):
             output = self._output_text(output, item.index)
         identity = item.data.get("call_id") or ""
         self.messages.append(
