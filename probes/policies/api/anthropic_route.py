@@ -48,6 +48,7 @@ class AnthropicRules:
         clean_system: what is done to the text of each system message; None where nothing is.
         document: returns the text of a document block, or None where the server leaves it out.
         needs_result: whether a request with a tool result without `content` is refused.
+        no_description: the description of a tool without one.
     """
 
     tool_role: bool = True
@@ -63,6 +64,7 @@ class AnthropicRules:
     clean_system: Callable[[str], str] | None = None
     document: Callable[[Block], str | None] = lambda block: None
     needs_result: bool = False
+    no_description: str | None = ""
 
 
 def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
@@ -93,7 +95,10 @@ def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
             roles = ", ".join(turn.role for turn in turns) or "nothing"
             actions.append(Action("converted", (message.index,), f"its blocks become turns: {roles}"))
     converted = request.replace(
-        messages=tuple(messages), tools=anthropic_tools(request.tools), system=None, dialect="openai-chat"
+        messages=tuple(messages),
+        tools=anthropic_tools(request.tools, rules.no_description),
+        system=None,
+        dialect="openai-chat",
     )
     error = RenderError("HTTP 422", "a tool result has no content")
     refused = rules.needs_result and any(map(_lacks_result, request.messages))
@@ -106,14 +111,16 @@ def _lacks_result(message: Message) -> bool:
     return any("content" not in block for block in results)
 
 
-def anthropic_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
+def anthropic_tools(
+    tools: Iterable[Mapping[str, Any]] | None, no_description: str | None = ""
+) -> tuple[Mapping[str, Any], ...] | None:
     """Return Anthropic tools in OpenAI form, without those that Anthropic's machines run; None for none."""
     converted = tuple(
         {
             "type": "function",
             "function": {
                 "name": tool.get("name", ""),
-                "description": tool.get("description") or "",
+                "description": tool.get("description") or no_description,
                 "parameters": tool.get("input_schema") or {},
             },
         }

@@ -73,12 +73,19 @@ def supports_tools(template: ChatTemplate | None) -> bool:
     """Return whether the server hands tool calls and results to the template in their structure.
 
     Either mlx-lm knows how to parse the model's tool calls, or the template compares a role with `tool` and
-    mentions `tool_calls`. Both go by words in the template's source; what mlx-lm reads off a vocabulary is
-    not seen here.
+    mentions `tool_calls`.
     """
     text = template_text(template)
-    known = any(all(word in text for word in words) for words in _PARSERS)
-    return known or (bool(_TOOL_ROLE.search(text)) and "tool_calls" in text)
+    return has_tool_parser(template) or (bool(_TOOL_ROLE.search(text)) and "tool_calls" in text)
+
+
+def has_tool_parser(template: ChatTemplate | None) -> bool:
+    """Return whether mlx-lm knows how to parse the model's tool calls, by words in the template's source.
+
+    What mlx-lm reads off a vocabulary is not seen here.
+    """
+    text = template_text(template)
+    return any(all(word in text for word in words) for words in _PARSERS)
 
 
 def parsed_arguments(arguments: Any) -> Any:
@@ -135,20 +142,29 @@ def _object_text(arguments: Any) -> str | None:
         return None
 
 
-def template_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
+def template_tools(
+    tools: Iterable[Mapping[str, Any]] | None, *, describe: bool = True
+) -> tuple[Mapping[str, Any], ...] | None:
     """Return function tools with name, description and parameters only, in this order; None for none.
 
-    Every schema of a property, and within one, gets a description, if only an empty one.
+    Args:
+        tools: the tools in OpenAI form.
+        describe: whether every schema of a property, and within one, gets a description, if only an empty
+            one; else a null stays, too.
     """
     converted = []
     for tool in tools or ():
         function = tool.get("function")
         if tool.get("type", "function") == "function" and isinstance(function, Mapping) and function:
-            parameters = function.get("parameters")
+            description, parameters = function.get("description", ""), function.get("parameters")
+            if describe:
+                parameters = _described(_EMPTY_SCHEMA if parameters is None else parameters, False)
+            elif "parameters" not in function:
+                parameters = _EMPTY_SCHEMA
             kept = {
                 "name": function.get("name", ""),
-                "description": function.get("description") or "",
-                "parameters": _described(_EMPTY_SCHEMA if parameters is None else parameters, False),
+                "description": (description or "") if describe else description,
+                "parameters": parameters,
             }
             converted.append({"type": "function", "function": kept})
     return tuple(converted) or None

@@ -32,6 +32,8 @@ class ResponsesRules:
         between_parts: joins the texts of one message, and those of a tool's output.
         join_calls: whether neighbouring function calls, and the assistant text before them, are one turn;
             else each call is a turn of its own.
+        calls_reason: whether reasoning before function calls goes to their turn; else it waits for the next
+            assistant message.
         list_outputs: what a tool's output that is a list becomes: its texts as one, or its JSON text.
     """
 
@@ -40,6 +42,7 @@ class ResponsesRules:
     between_parts: str = "\n"
     join_calls: bool = True
     list_outputs: Literal["text", "json"] = "text"
+    calls_reason: bool = True
 
 
 def convert_responses(request: Request, rules: ResponsesRules) -> Prepared:
@@ -183,8 +186,8 @@ class _Builder:
             return
         last = self.messages[-1] if self.messages else None
         extra: dict[str, Any] = {"tool_calls": self.calls}
-        if self.reasoning:
-            extra["reasoning_content"] = self.reasoning
+        if self.reasoning and self.rules.calls_reason:
+            extra["reasoning_content"], self.reasoning = self.reasoning, ""
         if last is not None and last.role == "assistant" and "tool_calls" not in last.data:
             self.messages[-1] = last.replace(**extra)
         else:
@@ -192,7 +195,7 @@ class _Builder:
         self.actions.append(
             Action("converted", tuple(self.callers), "neighbouring function calls become one assistant turn")
         )
-        self.calls, self.callers, self.reasoning = [], [], ""
+        self.calls, self.callers = [], []
 
     def _flush_images(self) -> None:
         if self.images:

@@ -73,11 +73,11 @@ class Routes:
                 actions.append(
                     Action("kwargs", (), f"enable_thinking={thinking}, from the body's thinking.type")
                 )
-            kwargs, more = _defaults(kwargs, request, template)
+            kwargs, more = with_defaults(kwargs, thinking_budget(request.fields), template)
             actions += more
         elif self.version != "0.5.3" and (effort := _effort(request)) is not None:
             kwargs = {"reasoning_effort": effort, **kwargs}
-        partial = request.partial and route != "responses"
+        partial = route != "responses" and still_partial(chat.request, request)
         after = chat.request.replace(kwargs=kwargs, partial=partial)
         return replace(chat, request=after, actions=(*chat.actions, *actions))
 
@@ -86,7 +86,7 @@ class Routes:
         request = prepared.request
         kwargs, actions = request.kwargs, prepared.actions
         if route != "messages":
-            kwargs, more = _defaults(kwargs, request, template)
+            kwargs, more = with_defaults(kwargs, thinking_budget(request.fields), template)
             actions = (*actions, *more)
         if self.version != "0.5.3" and "reasoning_effort" in kwargs:
             kwargs = {**kwargs, "reasoning_effort": normal_effort(kwargs["reasoning_effort"])}
@@ -111,7 +111,7 @@ class Routes:
                 call_type=False,
                 marks_boundaries=True,
                 clean_system=None if self.version == "0.5.3" else without_counter,
-                document=_document,
+                document=document_text,
                 needs_result=True,
             )
             converted = convert_anthropic(request, anthropic).then(merge_roles)
@@ -142,19 +142,30 @@ class Routes:
             kwargs = {key: value for key, value in request.kwargs.items() if key != "reasoning_effort"}
             action = Action("retried", (), "without reasoning_effort after an error")
             retries.append(Retry(request.replace(kwargs=kwargs), action))
-        if request.kwargs or (request.tools and not self.multimodal):
-            what = "without chat-template kwargs" + ("" if self.multimodal else " and tools")
-            bare = request.replace(kwargs={}, tools=request.tools if self.multimodal else None)
-            retries.append(Retry(bare, Action("retried", (), f"{what} after a TypeError"), kind="TypeError"))
-        return tuple(retries)
+        return (*retries, *bare_retry(request, keep_tools=self.multimodal))
+
+
+def bare_retry(request: Request, *, keep_tools: bool) -> tuple[Retry, ...]:
+    """Return the attempt after a TypeError: without chat-template kwargs, and in most engines tools."""
+    if not request.kwargs and (keep_tools or not request.tools):
+        return ()
+    what = "without chat-template kwargs" + ("" if keep_tools else " and tools")
+    bare = request.replace(kwargs={}, tools=request.tools if keep_tools else None)
+    return (Retry(bare, Action("retried", (), f"{what} after a TypeError"), kind="TypeError"),)
+
+
+def still_partial(after: Request, before: Request) -> bool:
+    """Return whether the turn that the client wants to be continued is still the last, and not joined."""
+    last = after.messages[-1].index if after.messages else None
+    return before.partial and last == before.messages[-1].index
 
 
 def _with_template_tools(start: Prepared) -> Prepared:
     return replace(start, request=start.request.replace(tools=template_tools(start.request.tools)))
 
 
-def _defaults(
-    kwargs: Mapping[str, Any], request: Request, template: ChatTemplate
+def with_defaults(
+    kwargs: Mapping[str, Any], budget: int | None, template: ChatTemplate
 ) -> tuple[Mapping[str, Any], list[Action]]:
     """Set what the server sets where the request does not: thinking with a budget, and kept reasoning."""
     from .omlx_kwargs import ModelSettings, merge_kwargs
@@ -162,7 +173,7 @@ def _defaults(
     merge = merge_kwargs(
         ModelSettings(),
         kwargs,
-        thinking_budget=thinking_budget(request.fields),
+        thinking_budget=budget,
         preserve_thinking_default=detects_preserve_thinking(template),
     )
     set_here = [step for step in merge.steps if step.key not in kwargs and step.outcome == "set"]
@@ -176,7 +187,7 @@ def _effort(request: Request) -> Any:
     return request.fields.get("reasoning_effort")
 
 
-def _document(block: Mapping[str, Any]) -> str:
+def document_text(block: Mapping[str, Any]) -> str:
     """Return the text of an Anthropic document block, or the server's remark that it cannot read it."""
     source = block.get("source")
     source = source if isinstance(source, Mapping) else {}

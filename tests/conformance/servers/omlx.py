@@ -39,40 +39,16 @@ def mlx_lm_tool_parser() -> Callable[[Any], str | None]:
     return found
 
 
-def _load(folder: Path) -> Mapping[str, ServerFunction]:
+def omlx_routes() -> Mapping[str, ServerFunction]:
+    """Return the handlers of oMLX, or of a fork that kept its module names, as functions of the suite."""
     infer_tool_parser = mlx_lm_tool_parser()
-    stub(
-        "mlx_vlm",
-        "mlx_embeddings",
-        "jsonschema",
-        "requests",
-        "itsdangerous",
-        "openai_harmony",
-        "aiohttp",
-        "psutil",
-        "PIL",
-    )
-    from omlx import server
-    from omlx.engine.batched import BatchedEngine
+    stub("mlx_vlm", "mlx_embeddings", "jsonschema", "requests", "itsdangerous", "openai_harmony", "aiohttp")
+    stub("psutil", "PIL")
+    server = importlib.import_module("omlx.server")
+    detect_preserve_thinking = importlib.import_module("omlx.model_discovery").detect_preserve_thinking
 
-    return omlx_functions(server, BatchedEngine, infer_tool_parser)
-
-
-def omlx_functions(
-    server: Any, batched_engine: Any, infer_tool_parser: Callable[[Any], str | None]
-) -> Mapping[str, ServerFunction]:
-    """Return the handlers of oMLX, or of a fork of it, as functions of the suite.
-
-    Args:
-        server: the module `omlx.server`.
-        batched_engine: the class of the engine for text models.
-        infer_tool_parser: what `mlx_lm_tool_parser` returns.
-    """
-    from omlx.api.utils import chat_template_preserves_mid_system
-    from omlx.model_discovery import detect_preserve_thinking
-
-    class Engine(batched_engine):  # type: ignore[misc]
-        """The engine for text models, which ends where it would ask for the memory of a prefill."""
+    class Engine(importlib.import_module("omlx.engine.batched").BatchedEngine):  # type: ignore[misc]
+        """The engine for text models, which ends with the first render after that which counts tokens."""
 
         def __init__(self, tokenizer: Tokenizer) -> None:
             super().__init__("m")
@@ -82,6 +58,18 @@ def omlx_functions(
         async def preflight_chat(self, *given: Any, **named: Any) -> None:
             self._tokenizer.stops = True
             await super().preflight_chat(*given, **named)
+
+        async def chat(self, *given: Any, **named: Any) -> Any:
+            self._tokenizer.stops = True
+            return await super().chat(*given, **named)
+
+    async def answer(handler: Any, request: Any) -> None:
+        async def is_disconnected() -> bool:
+            return False
+
+        response = await handler(request, SimpleNamespace(headers={}, is_disconnected=is_disconnected))
+        async for _ in response.body_iterator:
+            pass
 
     def run(model: Any, handler: Any) -> ServerFunction:
         def function(body: dict[str, Any], tokenizer: Tokenizer) -> object:
@@ -105,26 +93,30 @@ def omlx_functions(
                 request = model(**body)
             except ValidationError as error:
                 raise Refused(str(error)) from error
-            return asyncio.run(handler(request, SimpleNamespace(headers={})))
+            return asyncio.run(answer(handler, request))
 
         return function
 
-    def probe(_: dict[str, Any], tokenizer: Tokenizer) -> object:
-        tokenizer.stops = False
-        return {
-            f"user/{placement}{' with tools' * bool(tools)}": chat_template_preserves_mid_system(
-                tokenizer, tools=tools, placement=placement
-            )
-            for tools in (None, [{}])
-            for placement in ("tail", "between")
-        }
-
     return {
-        "probe": probe,
         "chat": run(server.ChatCompletionRequest, server.create_chat_completion),
         "messages": run(server.AnthropicMessagesRequest, server.create_anthropic_message),
         "responses": run(server.ResponsesRequest, server.create_response),
     }
+
+
+def _load(folder: Path) -> Mapping[str, ServerFunction]:
+    routes = omlx_routes()
+    preserves = importlib.import_module("omlx.api.utils").chat_template_preserves_mid_system
+
+    def probe(_: dict[str, Any], tokenizer: Tokenizer) -> object:
+        tokenizer.stops = False
+        return {
+            f"user/{kind}{' with tools' * bool(tools)}": preserves(tokenizer, tools=tools, placement=kind)
+            for tools in (None, [{}])
+            for kind in ("tail", "between")
+        }
+
+    return {"probe": probe, **routes}
 
 
 SERVER = Server(
