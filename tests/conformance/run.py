@@ -185,7 +185,8 @@ def compare(server: Server, code: Unpacked, count: int, show: int) -> Iterator[R
         row = Row(server.name, code.version, function, compared.policy)
         policy = parse_policy(compared.policy)
         shown = 0
-        for body, name in cases(compared.route, count):
+        for made, name in cases(compared.route, count):
+            body = {**made, **compared.fields}
             theirs = child.ask(function=function, body=body, template=template_sources()[name])
             mine = ours(policy, compared.route, body, name)
             row.cases += 1

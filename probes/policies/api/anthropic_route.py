@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ...conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from ...errors import RenderError
 from ..base import Action, Prepared
+from ..rewrite.tool_texts import call_line, result_prefix
 from ..rewrite.user_notes import BOUNDARY_KEY
 
 BILLING_HEADER = "x-anthropic-billing-header:"
@@ -49,6 +50,8 @@ class AnthropicRules:
         document: returns the text of a document block, or None where the server leaves it out.
         needs_result: whether a request with a tool result without `content` is refused.
         no_description: the description of a tool without one.
+        empty_blocks: whether text blocks of messages that have no text count as lines; else they are left
+            out.
     """
 
     tool_role: bool = True
@@ -65,6 +68,7 @@ class AnthropicRules:
     document: Callable[[Block], str | None] = lambda block: None
     needs_result: bool = False
     no_description: str | None = ""
+    empty_blocks: bool = True
 
 
 def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
@@ -246,7 +250,7 @@ def _assistant(message: Message, blocks: list[Any], rules: AnthropicRules) -> tu
         if kind == "tool_use" and rules.tool_role:
             calls.append(_call(block, rules))
         elif kind == "tool_use":
-            turn.add(f"[Calling tool: {block.get('name', '')}({json.dumps(block.get('input', {}))})]")
+            turn.add(call_line(block.get("name", ""), json.dumps(block.get("input", {}))))
             bounded = True
         elif kind == "thinking" and rules.reasoning == "field":
             thoughts += [str(block["thinking"])] if block.get("thinking") else []
@@ -303,7 +307,8 @@ def _common(block: Block, turn: _Turn, rules: AnthropicRules) -> bool:
     """Add a block that all roles may have; return whether the server keeps it."""
     kind = block.get("type")
     if (text := _text(block)) is not None:
-        turn.add(text)
+        if text or rules.empty_blocks:
+            turn.add(text)
         return True
     if kind == "image" and rules.images and (part := image_part(block)):
         turn.images.append(part)
@@ -339,4 +344,4 @@ def _result(block: Block, rules: AnthropicRules) -> dict[str, Any]:
 def _flattened(block: Block, rules: AnthropicRules) -> str:
     kind = "Error" if block.get("is_error") else "Result"
     text = result_text(block.get("content"), rules.between_blocks)
-    return f"[Tool {kind} ({block.get('tool_use_id', '')})]: {text}"
+    return f"{result_prefix(block.get('tool_use_id', ''), kind)}{text}"

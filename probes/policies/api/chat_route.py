@@ -22,6 +22,7 @@ from ..rewrite.reasoning import template_text, with_reasoning
 from ..rewrite.system_turns import each_changed, has_role
 from ..rewrite.texts import Text, cover, flat_text, join, rebuilt
 from ..rewrite.tool_arguments import with_calls
+from ..rewrite.tool_texts import call_lines, result_prefix
 from ..rewrite.user_notes import BOUNDARY_KEY
 from .anthropic_route import image_part
 
@@ -255,7 +256,7 @@ def _result(message: Message, rules: ChatRules) -> Message:
             text.text,
             text.pieces(),
         )
-    before = Text(f"[Tool Result ({identity})]: ", ((0, message.index),))
+    before = Text(result_prefix(identity), ((0, message.index),))
     return _plain(message, "user", join((before, text), ""), {BOUNDARY_KEY: True})
 
 
@@ -277,10 +278,7 @@ def _calling(
             for call, function in zip(known, named, strict=True)
         ]
         return _plain(message, "assistant", text, {**extra, "tool_calls": structured, BOUNDARY_KEY: True})
-    lines = [
-        f"[Calling tool: {each.get('name', 'unknown')}({each.get('arguments', '{}')})]" for each in named
-    ]
-    written = [Text(line, ((0, message.index),)) for line in lines]
+    written = [Text(line, ((0, message.index),)) for line in call_lines(known)]
     whole = join((text, *written) if text or not written else written, "\n")
     return _plain(message, "assistant", whole, {**extra, BOUNDARY_KEY: True})
 

@@ -34,14 +34,19 @@ class ResponsesRules:
             else each call is a turn of its own.
         calls_reason: whether reasoning before function calls goes to their turn; else it waits for the next
             assistant message.
-        list_outputs: what a tool's output that is a list becomes: its texts as one, or its JSON text.
+        list_outputs: what a tool's output that is a list becomes: its texts as one, its JSON text, or the
+            same list.
+        raw_arguments: whether the arguments of function calls stay the text that they are.
+        empty_parts: whether parts of messages without text count as lines; else they are left out.
     """
 
     reasoning: bool = True
     images: bool = False
     between_parts: str = "\n"
     join_calls: bool = True
-    list_outputs: Literal["text", "json"] = "text"
+    list_outputs: Literal["text", "json", "parts"] = "text"
+    raw_arguments: bool = False
+    empty_parts: bool = True
     calls_reason: bool = True
 
 
@@ -103,10 +108,10 @@ class _Builder:
         elif kind == "reasoning":
             self._reasoning(item)
         elif kind == "function_call" and not self.rules.join_calls:
-            call = {"role": "assistant", "content": "", "tool_calls": [_call(item.data)]}
+            call = {"role": "assistant", "content": "", "tool_calls": [self._call(item.data)]}
             self.messages.append(Message(call, item.index))
         elif kind == "function_call":
-            self.calls.append(_call(item.data))
+            self.calls.append(self._call(item.data))
             self.callers.append(item.index)
         elif kind == "function_call_output":
             self._flush_calls()
@@ -141,7 +146,8 @@ class _Builder:
                 parts.append(_image(part))
         if any(part["type"] == "input_image" for part in parts):
             return parts
-        return self.rules.between_parts.join(part["text"] for part in parts)
+        texts = (part["text"] for part in parts)
+        return self.rules.between_parts.join(text for text in texts if text or self.rules.empty_parts)
 
     def _reasoning(self, item: Message) -> None:
         summary = item.data.get("summary")
@@ -154,7 +160,7 @@ class _Builder:
         output = item.data.get("output") or ""
         if self.rules.list_outputs == "json" and isinstance(output, list | Mapping):
             output = json.dumps(output)
-        elif isinstance(output, list):
+        elif isinstance(output, list) and self.rules.list_outputs == "text":
             output = self._output_text(output, item.index)
         identity = item.data.get("call_id") or ""
         self.messages.append(
@@ -197,6 +203,16 @@ class _Builder:
         )
         self.calls, self.callers = [], []
 
+    def _call(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        given = data.get("arguments")
+        arguments = given if self.rules.raw_arguments else parsed_arguments(given or "{}")
+        function = {"name": data.get("name") or "", "arguments": arguments}
+        return {
+            "id": data.get("call_id") or data.get("id") or "",
+            "type": "function",
+            "function": function,
+        }
+
     def _flush_images(self) -> None:
         if self.images:
             self.messages.append(Message({"role": "user", "content": self.images}, self.pictured))
@@ -206,8 +222,3 @@ class _Builder:
 def _image(part: Mapping[str, Any]) -> dict[str, Any]:
     url = part.get("image_url", part.get("url", ""))
     return {"type": "input_image", "image_url": url, "detail": part.get("detail", "auto")}
-
-
-def _call(data: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": data.get("name") or "", "arguments": parsed_arguments(data.get("arguments") or "{}")}
-    return {"id": data.get("call_id") or data.get("id") or "", "type": "function", "function": function}

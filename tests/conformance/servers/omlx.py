@@ -11,8 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pydantic import ValidationError
-
 from ..bodies import ROUTES
 from ..packages import unpacked
 from ..server import Compared, Refused, Server, ServerFunction
@@ -45,6 +43,7 @@ def omlx_routes() -> Mapping[str, ServerFunction]:
     stub("mlx_vlm", "mlx_embeddings", "jsonschema", "requests", "itsdangerous", "openai_harmony", "aiohttp")
     stub("psutil", "PIL")
     server = importlib.import_module("omlx.server")
+    refusal = importlib.import_module("pydantic").ValidationError
     detect_preserve_thinking = importlib.import_module("omlx.model_discovery").detect_preserve_thinking
 
     class Engine(importlib.import_module("omlx.engine.batched").BatchedEngine):  # type: ignore[misc]
@@ -91,7 +90,7 @@ def omlx_routes() -> Mapping[str, ServerFunction]:
             server.get_engine_for_model = engine_for
             try:
                 request = model(**body)
-            except ValidationError as error:
+            except refusal as error:
                 raise Refused(str(error)) from error
             return asyncio.run(answer(handler, request))
 
