@@ -35,7 +35,7 @@ def matched(request: Request, written: Sequence[Mapping[str, Any]]) -> Messages:
     """
     sources = _Sources(request)
     slots = [_texts(message) for message in written]
-    found = {
+    found: dict[tuple[int, int | None], tuple[tuple[int, int], ...]] = {
         (number, part): ((0, index),)
         for number, texts in enumerate(slots)
         for part, text in texts
