@@ -49,6 +49,9 @@ class _Anything(metaclass=_AnyMeta):
     def __init_subclass__(cls, **_: Any) -> None:
         pass
 
+    def __post_init__(self) -> None:
+        pass
+
     def __class_getitem__(cls, _: Any) -> Any:
         return cls
 

@@ -1,8 +1,8 @@
 """SGLang's way from chat messages to the template, which all its routes end in.
 
 Read and run: `sglang/srt/entrypoints/openai/serving_chat.py` (`_apply_jinja_template`), `protocol.py` beside
-it and `sglang/srt/parser/jinja_template_utils.py`, 0.5.23 (docs/servers.md, section 11). Models with an encoder
-of their own (gpt-oss on `/v1/responses`, DeepSeek V3.2 and V4, Kimi K3) and images are not modelled.
+it and `sglang/srt/parser/jinja_template_utils.py`, 0.5.23 (docs/servers.md, section 11). Models with an
+encoder of their own (gpt-oss on `/v1/responses`, DeepSeek V3.2 and V4, Kimi K3) and images are not modelled.
 """
 
 from __future__ import annotations
