@@ -51,7 +51,7 @@ from ..rewrite.system_turns import (
     system_runs,
 )
 from ..rewrite.texts import Text, content_text, cover, join, rebuilt
-from ..rewrite.tool_arguments import as_value, parse_arguments, with_calls
+from ..rewrite.tool_arguments import as_value, fill_arguments, parse_arguments
 from .rapid_retries import retries
 
 BETWEEN_TEXTS = "\n\n"
@@ -298,17 +298,6 @@ def _joined_instruction(item: Message) -> Message:
         return item
     texts = (str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
     return item.replace(content="\n".join(texts))
-
-
-def fill_arguments(messages: Messages) -> Rewrite:
-    """Give calls without arguments an empty object."""
-
-    def filled(call: Any) -> Any:
-        function = call["function"]
-        return call if function.get("arguments") else {**call, "function": {**function, "arguments": "{}"}}
-
-    why = "calls without arguments get an empty object"
-    return each_changed(messages, lambda message: with_calls(message, filled), "converted", why)
 
 
 def _without_reasoning(message: Message) -> Message:

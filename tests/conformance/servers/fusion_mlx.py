@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,21 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
     from fusion_mlx.api import anthropic_routes
     from fusion_mlx.api.openai import chat
     from fusion_mlx.engines.batched import BatchedEngine
+    from fusion_mlx.pool.model_discovery import detect_preserve_thinking
     from fusion_mlx.routes_internal import responses
     from pydantic import ValidationError
 
+    def preserve_thinking(template: str) -> bool | None:
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "chat_template.jinja").write_text(template)
+            found: bool | None = detect_preserve_thinking(Path(directory))
+            return found
+
     class Engine(BatchedEngine):  # type: ignore[misc]
+        model_type = "m"  # no model that the server knows by its type
+
         def __init__(self, tokenizer: Tokenizer) -> None:
-            super().__init__("m")
+            super().__init__("m", preserve_thinking=preserve_thinking(tokenizer.chat_template))
             self._tokenizer, self._loaded = tokenizer, True
 
         async def generate(self, prompt: Any, **_: Any) -> Any:
