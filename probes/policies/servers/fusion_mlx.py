@@ -1,8 +1,8 @@
 """fusion-mlx: one system message, always the first, on every route.
 
 A fork of oMLX. Its engine joins all system texts into the first message; a conversation without any gets a
-default one. What comes before differs by route: `/v1/messages` joins the system turns of the conversation line
-by line, `/v1/responses` hands contents on as lists and arguments as text (docs/servers.md, section 3;
+default one. What comes before differs by route: `/v1/messages` joins the system turns of the conversation
+line by line, `/v1/responses` hands contents on as lists and arguments as text (docs/servers.md, section 3;
 dahai80/fusion-mlx 0.10.24, fusion_mlx/api, fusion_mlx/routes_internal and fusion_mlx/engines/batched.py).
 """
 

@@ -64,7 +64,9 @@ REASONING_KEYS = frozenset({"reasoning_content", "reasoning", "thinking"})
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 #: Arguments of the renderer that the server never takes from a request.
 RESERVED = frozenset({"tokenize", "add_generation_prompt", "tools"})
-ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
+ANTHROPIC = AnthropicRules(
+    reasoning="dropped", images=True, results_last=True, dropped_system=(), needs_result=True
+)
 RESPONSES = ResponsesRules(
     reasoning=False, join_calls=False, images=True, between_parts="", list_outputs="json", raw_arguments=True
 )
