@@ -146,7 +146,9 @@ class RapidMlx:
         own = {key: value for key, value in start.request.kwargs.items() if key not in RESERVED}
         thinks = self._thinks(own.pop("enable_thinking", None), start.request, request, route)
         added = {"enable_thinking": thinks}
-        if not thinks and self._is_harmony(template):
+        text = template_text(template)
+        names_effort = "reasoning_effort" in text and "enable_thinking" not in text
+        if not thinks and names_effort and self._is_harmony(template):
             added["reasoning_effort"] = "low"
         bare = replace(start, request=start.request.replace(kwargs=own))
         return with_kwargs(bare, added, "the server always sets it")
