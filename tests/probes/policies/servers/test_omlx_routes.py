@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from chat_messages import BOUNDARY, CALL, A, S, T, U, data, part, request_of
-from tplaudit.probes.conversation import TOP_LEVEL, Dialect, Request
+from tplaudit.probes.conversation import TOP_LEVEL, Dialect, Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
