@@ -34,7 +34,9 @@ def fill_arguments(messages: Messages) -> Rewrite:
     """Give calls without arguments an empty object."""
 
     def filled(call: Any) -> Any:
-        function = call.get("function") or {}
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            return call
         return call if function.get("arguments") else {**call, "function": {**function, "arguments": "{}"}}
 
     why = "calls without arguments get an empty object"
