@@ -208,7 +208,7 @@ def test_a_crowded_room_is_seen(room: str, count: int, full: bool) -> None:
 ELSEWHERE: dict[str, str] = {
     "Values, and what is read off them: every test of their rooms makes them.": (
         "probes/attribution/prompt probes/causes/base probes/cost/cost_report probes/models/sizes "
-        "probes/models/template_info probes/policies/base probes/replay/prefill_price "
+        "probes/models/template_info probes/policies/base "
         "probes/replay/replay_report probes/thinking/report probes/tokenization/token_range "
         "probes/transcripts/api "
         "probes/transcripts/base"

