@@ -37,6 +37,7 @@ class ResponsesRules:
         list_outputs: what a tool's output that is a list becomes: its texts as one, its JSON text, or the
             same list.
         raw_arguments: whether the arguments of function calls stay the text that they are.
+        lists: whether contents stay lists of parts, of which a text becomes one.
         empty_parts: whether parts of messages without text count as lines; else they are left out.
     """
 
@@ -47,6 +48,7 @@ class ResponsesRules:
     list_outputs: Literal["text", "json", "parts"] = "text"
     raw_arguments: bool = False
     empty_parts: bool = True
+    lists: bool = False
     calls_reason: bool = True
 
 
@@ -134,6 +136,8 @@ class _Builder:
         self.messages.append(item if item.data == data else Message(data, item.index))
 
     def _content(self, content: Any) -> Any:
+        if self.rules.lists and isinstance(content, str) and content:
+            return [{"type": "text", "text": content}]
         if not isinstance(content, list):
             return content if isinstance(content, str) else "" if content is None else str(content)
         parts: list[dict[str, Any]] = []
@@ -144,7 +148,7 @@ class _Builder:
                 parts.append({"type": "text", "text": part.get("text") or ""})
             elif isinstance(part, Mapping) and part.get("type") == "input_image" and self.rules.images:
                 parts.append(_image(part))
-        if any(part["type"] == "input_image" for part in parts):
+        if self.rules.lists or any(part["type"] == "input_image" for part in parts):
             return parts
         texts = (part["text"] for part in parts)
         return self.rules.between_parts.join(text for text in texts if text or self.rules.empty_parts)
