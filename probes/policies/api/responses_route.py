@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ...conversation import TOP_LEVEL, Message, Request
 from ..base import Action, Prepared
@@ -31,13 +31,13 @@ class ResponsesRules:
             gets a remark in their place.
         between_parts: joins the texts of one message, and those of a tool's output.
         join_calls: whether neighbouring function calls, and the assistant text before them, are one turn;
-            else each call is a turn of its own.
+            else each call is a turn of its own. `calls` joins calls, but not the text before them.
     """
 
     reasoning: bool = True
     images: bool = False
     between_parts: str = "\n"
-    join_calls: bool = True
+    join_calls: bool | Literal["calls"] = True
 
 
 def convert_responses(request: Request, rules: ResponsesRules) -> Prepared:
@@ -181,7 +181,8 @@ class _Builder:
         extra: dict[str, Any] = {"tool_calls": self.calls}
         if self.reasoning:
             extra["reasoning_content"] = self.reasoning
-        if last is not None and last.role == "assistant" and "tool_calls" not in last.data:
+        joins = self.rules.join_calls is True
+        if joins and last is not None and last.role == "assistant" and "tool_calls" not in last.data:
             self.messages[-1] = last.replace(**extra)
         else:
             self.messages.append(Message({"role": "assistant", **extra}, self.callers[0]))

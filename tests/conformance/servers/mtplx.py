@@ -34,7 +34,9 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
     state = MagicMock()
     state.args = args
     state.retrieval = None
-    state.main_system_prompt_hash = None
+    state.main_system_prompt_hash = state.model_context_window_max = None
+    state.backend_descriptor = openai.descriptor_for_backend_id(args.backend_id)
+    state.lock.locked.return_value = state.has_foreground.return_value = False
     endpoints = {route.path: route for route in openai.create_app(state).routes}
 
     def function(path: str) -> ServerFunction:
@@ -44,7 +46,7 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
         def run(body: dict[str, Any], tokenizer: Tokenizer) -> object:
             tokenizer.stops = False
             tokenizer.has_tool_calling = True
-            state.runtime = SimpleNamespace(tokenizer=tokenizer)
+            state.runtime = SimpleNamespace(tokenizer=tokenizer, mtp_enabled=True)
             state.reasoning_history_scoped_capable = openai._template_supports_scoped_reasoning(tokenizer)
             state.sessions.resolve_session_id = lambda *, prompt_ids, **_: carry(None, "".join(map(chr, prompt_ids)))
             request = SimpleNamespace(headers={}, scope={}, state=SimpleNamespace())
@@ -66,7 +68,7 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
     }
 
 
-_POLICY = "mtplx:version=2.12"
+_POLICY = "mtplx"
 
 SERVER = Server(
     "MTPLX",
