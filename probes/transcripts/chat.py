@@ -35,7 +35,7 @@ SETTINGS = frozenset(
 )
 """The fields of a request, beside its messages, that change what the template gets."""
 
-_READ = SETTINGS | {"messages", "response"}
+_READ = frozenset({"messages", "tools", "chat_template_kwargs", "continue_final_message", "now", "response"})
 _OWN_ROLES = ("tool", "developer", "function")
 _OWN_PARTS = ("image_url", "input_audio")
 
@@ -61,30 +61,19 @@ def tells_message(message: Mapping[str, Any]) -> bool:
 def _settings(body: Mapping[str, Any], where: str) -> Request:
     """Return what a request body says beside its messages.
 
-    `chat_template_kwargs` is what the template gets. Two top-level fields are added to it, where it does not
-    set them itself: `reasoning_effort`, which vLLM (vllm-project/vllm#54616), vllm-mlx
-    (waybarrios/vllm-mlx#772), llama.cpp (ggml-org/llama.cpp#26941) and oMLX (docs/servers.md, section 1.12)
-    hand to the template, and `add_generation_prompt`, where it is false and no message is continued. All
-    other fields, `enable_thinking` among them, are left to the policies.
+    The kwargs are `chat_template_kwargs` alone. All other fields that a server may hand to the template, as
+    `reasoning_effort`, `add_generation_prompt` and `enable_thinking` are, stay as sent, for the policies.
 
     Raises:
         InputError: a field has a type that no server accepts, or `now` is no ISO 8601 time.
     """
-    kwargs = read_kwargs(body, where)
-    continued = typed(body, "continue_final_message", bool, "true or false", where) or False
-    generation_prompt = typed(body, "add_generation_prompt", bool, "true or false", where)
-    under: dict[str, Any] = {}
-    if body.get("reasoning_effort") is not None:
-        under["reasoning_effort"] = body["reasoning_effort"]
-    if generation_prompt is False and not continued:
-        under["add_generation_prompt"] = False
-    added = {key: value for key, value in under.items() if key not in kwargs}
+    typed(body, "add_generation_prompt", bool, "true or false", where)
     return Request(
         (),
         read_tools(body, where),
-        {**kwargs, **added},
+        read_kwargs(body, where),
         read_now(body, where),
-        continued,
+        typed(body, "continue_final_message", bool, "true or false", where) or False,
         where=where,
         fields=other_fields(body, _READ),
     )

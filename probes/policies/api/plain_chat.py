@@ -14,7 +14,7 @@ from ...conversation import Request
 from ..base import Prepared
 from .anthropic_route import AnthropicRules
 from .responses_route import ResponsesRules
-from .routes import as_chat
+from .routes import as_chat, body_settings, with_kwargs
 
 
 def _document(block: Mapping[str, Any]) -> str | None:
@@ -29,5 +29,5 @@ _RESPONSES = ResponsesRules(images=True)
 
 
 def plain_chat(request: Request) -> Prepared:
-    """Return a request in chat form, and what was converted or lost; a chat request as it is."""
-    return as_chat(request, _ANTHROPIC, _RESPONSES)
+    """Return a request in chat form, what its body sets for the template, and what was converted or lost."""
+    return with_kwargs(as_chat(request, _ANTHROPIC, _RESPONSES), body_settings(request))

@@ -125,3 +125,12 @@ def body_effort(request: Request) -> Any:
         if isinstance(inner, Mapping) and inner.get("effort") is not None:
             return inner["effort"]
     return fields.get("reasoning_effort")
+
+
+def body_settings(request: Request) -> dict[str, Any]:
+    """Return the kwargs that a server makes of a body which hands all that a template may want to it."""
+    effort = body_effort(request)
+    settings = {} if effort is None else {"reasoning_effort": effort}
+    if request.fields.get("add_generation_prompt") is False and not request.partial:
+        settings["add_generation_prompt"] = False
+    return settings

@@ -14,7 +14,7 @@ from ...conversation import Request
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
-from ..api.routes import BlockJoins, as_chat, route_of
+from ..api.routes import BlockJoins, as_chat, body_settings, route_of, with_kwargs
 from ..base import Prepared
 from ..kind import ROUTES, PassesOn, PolicyKind
 from ..rewrite.part_texts import as_system
@@ -43,6 +43,7 @@ class LmStudio:
         start = Prepared(request) if route == "none" else as_chat(request, ANTHROPIC, RESPONSES, JOINS)
         if route == "responses":
             start = start.then(as_system)
+        start = with_kwargs(start, body_settings(request))
         return start.then(lambda given: keep(given, "passed on where it stands"))
 
 

@@ -20,7 +20,7 @@ from ...conversation import Message, Request
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
-from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
+from ..api.routes import BlockJoins, as_chat, body_settings, route_of, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
 from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
 from ..rewrite.part_texts import merge_into_first, part_texts
@@ -64,8 +64,7 @@ class Vllm:
             start = start.then(lambda messages: keep(messages, "passed on to the template"))
         if route != "none":
             start = start.then(parse_arguments)
-        effort = body_effort(request)
-        return with_kwargs(start, {} if effort is None else {"reasoning_effort": effort})
+        return with_kwargs(start, body_settings(request))
 
     def _place(self, messages: Messages, template: ChatTemplate) -> Rewrite:
         if self.version == MOVES_ALL:

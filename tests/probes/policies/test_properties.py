@@ -1,10 +1,8 @@
 """What holds for every list of messages, well-formed or not, without a route's conversions."""
 
 import copy
-import time
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tplaudit.probes.conversation import SYSTEM_ROLES, Message, Request
@@ -165,29 +163,3 @@ def test_provenance_of_one_policy_after_another(
                 assert {message.origin(offset, part) for offset in (at, at + len(found) - 1)} == {
                     int(found[1:].split(".")[0])
                 }
-
-
-TIMED = [(spec, 0.002) for spec in NAMES]
-TIMED += [
-    (spec, 0.02) for kind in POLICIES.values() if kind.suite in ("forks", "local") for spec in kind.variants()
-]
-
-
-@pytest.mark.parametrize(("name", "most"), TIMED)
-def test_a_long_conversation_takes_a_few_milliseconds(name: str, most: float, fake_template: Any) -> None:
-    turns = [
-        ("system", "s" * 4000),
-        *((role, "t" * 900) for _ in range(300) for role in ("user", "assistant")),
-    ]
-    request = Request(
-        tuple(Message({"role": role, "content": text}, n) for n, (role, text) in enumerate(turns))
-    )
-    policy, template = parse_policy(name), fake_template()
-    times = []
-    for _ in range(20):
-        start = time.process_time()
-        policy.prepare(request, template)
-        times.append(time.process_time() - start)
-        if times[-1] < most:
-            return
-    assert min(times) < most

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tplaudit.probes.errors import InputError
+from tplaudit.probes.policies.api.plain_chat import plain_chat
 from tplaudit.probes.transcripts.reader import open_transcript
 
 Write = Callable[..., Path]
@@ -43,6 +44,7 @@ def test_the_reply(write: Write, response: Any, reply: Any, wrapped: bool) -> No
 @pytest.mark.parametrize(
     ("fields", "kwargs"),
     [
+        ({}, {}),
         ({"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
         ({"reasoning_effort": None}, {}),
         ({"reasoning_effort": "low", "chat_template_kwargs": {"x": 1}}, {"x": 1, "reasoning_effort": "low"}),
@@ -58,7 +60,11 @@ def test_the_reply(write: Write, response: Any, reply: Any, wrapped: bool) -> No
 )
 def test_what_the_template_is_given(write: Write, fields: dict[str, Any], kwargs: dict[str, Any]) -> None:
     (request,) = open_transcript(write({"messages": [USER], **fields}))
-    assert request.kwargs == kwargs
+    own = fields.get("chat_template_kwargs")
+    assert request.kwargs == (own or {}), "a reader decides nothing for a server"
+    read = {"chat_template_kwargs", "continue_final_message"}
+    assert request.fields == {key: value for key, value in fields.items() if key not in read}
+    assert plain_chat(request).request.kwargs == kwargs
 
 
 def test_continued_requests(write: Write) -> None:

@@ -85,8 +85,9 @@ def test_settings_hold_until_they_are_changed(write: Write) -> None:
     assert [dict(request.kwargs) for request in requests] == [
         {"enable_thinking": True},
         {"preserve_thinking": True},
-        {"preserve_thinking": True, "reasoning_effort": "low"},
+        {"preserve_thinking": True},
     ]
+    assert [request.fields.get("reasoning_effort") for request in requests] == [None, None, "low"]
     assert [request.now for request in requests] == [
         datetime.fromisoformat("2026-01-31T12:00:00+00:00"),
         datetime.fromisoformat("2026-01-31T12:00:00+00:00"),
