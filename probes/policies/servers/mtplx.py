@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from ...conversation import TOP_LEVEL, Message, Request
+from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import BILLING_HEADER, AnthropicRules
 from ..api.chat_route import is_void
@@ -27,11 +28,12 @@ from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of
 from ..base import Action, Messages, Prepared, Retry, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..rewrite.own_template import extended
 from ..rewrite.part_texts import as_system, is_text_part, merge_into_first, part_texts, stripped
 from ..rewrite.preparation import never_continued
 from ..rewrite.reasoning import template_text
 from ..rewrite.role_merge import merge_roles
-from ..rewrite.system_turns import done, each_changed, has_role, is_system, strict_hoist, system_runs
+from ..rewrite.system_turns import done, has_role, is_system, strict_hoist, system_runs
 from ..rewrite.texts import Text, content_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 from ..rewrite.user_notes import BOUNDARY_KEY
@@ -53,14 +55,16 @@ _QWEN38 = "qwen3.8"
 _QWEN38_EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "medium"}
 _QWEN38_DEFAULT = "medium"
 _OPEN_THINKING = re.compile(r"(?is)(<\|im_start\|>assistant[^\n\r]*[\r\n]+)<think>\s*$")
-_CLOSED_THINKING = r"\1<think>\n\n</think>\n\n"
+#: What is rendered where the model's template raises and there are no tools.
+PLAIN = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
 _LEAST_REPEATED, _MOST_REPEATED = 8, 4000
 
 # Of `/v1/responses`, which takes less than other servers (mtplx/server/responses.py).
 _FIELDS = frozenset(
     "model max_output_tokens max_tokens max_completion_tokens temperature top_p top_k presence_penalty "
-    "frequency_penalty seed stop stream tool_choice parallel_tool_calls metadata user include stream_options "
-    "prompt_cache_key client_metadata service_tier reasoning text store background previous_response_id".split()
+    "frequency_penalty seed stop stream tool_choice parallel_tool_calls metadata user include "
+    "stream_options prompt_cache_key client_metadata service_tier reasoning text store background "
+    "previous_response_id".split()
 )
 _TEXTS = ("input_text", "output_text", "text")
 _EFFORTS = ("auto", "low", "medium", "high", "xhigh")
@@ -104,7 +108,9 @@ class Mtplx:
         if tools:
             start = start.then(_join_repeated)
         chat = start.then(as_system).then(lambda given: _turns(given, scoped or thinks))
-        chat = chat.then(parse_arguments).then(self._consolidate).then(_drop_void).then(merge_roles).then(_any)
+        chat = (
+            chat.then(parse_arguments).then(self._consolidate).then(_drop_void).then(merge_roles).then(_any)
+        )
         if tools and self.tool_prompt != "native":
             now = request.now or getattr(template, "now", None) or datetime.now()
             chat = chat.then(lambda given: _with_contract(given, tool_contract(tools, now)))
@@ -112,7 +118,8 @@ class Mtplx:
             chat,
             request=chat.request.replace(tools=tools if tools and self.tool_prompt != "compact" else None),
         )
-        return _with_retries(never_continued(self._with_kwargs(chat, request, thinks, scoped)))
+        chat = never_continued(self._with_kwargs(chat, request, thinks, scoped))
+        return _with_retries(chat if thinks else _with_thinking_closed(chat, template))
 
     def _consolidate(self, messages: Messages) -> Rewrite:
         if self.version == HOISTING:
@@ -180,7 +187,9 @@ def _turn(message: Message, reasons: bool) -> Message | None:
         data |= {"reasoning_content": str(reasoning)} if reasoning else {}
     if assistant and calls:
         data |= {"tool_calls": [_call(call) for call in calls], BOUNDARY_KEY: True}
-    return message if message.data == data else rebuilt(Message(data, message.index), text.text, text.pieces())
+    return (
+        message if message.data == data else rebuilt(Message(data, message.index), text.text, text.pieces())
+    )
 
 
 def _text(message: Message) -> Text:
@@ -204,7 +213,9 @@ def _call(call: Any) -> dict[str, Any]:
     """Return a tool call without its type; an id that is missing stays so."""
     function = call.get("function")
     named = function if isinstance(function, Mapping) else call
-    kept = {"function": {"name": str(named.get("name") or "").strip(), "arguments": named.get("arguments", {})}}
+    kept = {
+        "function": {"name": str(named.get("name") or "").strip(), "arguments": named.get("arguments", {})}
+    }
     return kept | ({"id": str(call["id"])} if call.get("id") else {})
 
 
@@ -286,21 +297,59 @@ def _with_contract(messages: Messages, contract: str) -> Rewrite:
     if SENTINEL in text.text:
         return Rewrite(messages)
     body = text.cut(0, len(text.text.rstrip())) if text.text.strip() else None
-    whole = stripped(body.wrapped("", f"{BETWEEN_TEXTS}{contract}")) if body else Text(contract, ((0, first.index),))
+    whole = (
+        stripped(body.wrapped("", f"{BETWEEN_TEXTS}{contract}"))
+        if body
+        else Text(contract, ((0, first.index),))
+    )
     return Rewrite((rebuilt(first, whole.text, whole.pieces()), *others), (action,))
+
+
+def _with_thinking_closed(prepared: Prepared, template: ChatTemplate) -> Prepared:
+    """Return what was prepared without thinking, where the template opens a think block all the same.
+
+    The server closes that block (`_close_disabled_think_generation_prompt`).
+    """
+    request = prepared.request
+    try:
+        prompt = template.render([{"role": "user", "content": "u"}], kwargs=request.kwargs)
+    except RenderError:
+        return prepared
+    if not (opened := _OPEN_THINKING.search(prompt)):
+        return prepared
+    space = prompt[opened.end(1) + len("<think>") :]
+    if space not in ("", "\n"):
+        return prepared
+    closing = "\n\n</think>\n\n".removeprefix(space)
+    after = f"{{% if add_generation_prompt %}}{{{{ {json.dumps(closing)} }}}}{{% endif %}}"
+    action = Action("kwargs", (), "the think block that the template opens is closed by the server")
+    request = request.replace(template=extended(template, request, after=after))
+    return replace(prepared, request=request, actions=(*prepared.actions, action))
 
 
 def _with_retries(prepared: Prepared) -> Prepared:
     """Return what was prepared with the server's attempts after an error of the template.
 
-    After a TypeError it leaves out its chat-template kwargs, after another the tools, too.
+    After a TypeError it leaves out its chat-template kwargs, after another the tools, too. A request without
+    tools becomes plain text then.
     """
     request = prepared.request
     plain = request.replace(kwargs={})
-    without = Retry(plain.replace(tools=None), Action("retried", (), "without chat-template kwargs and tools"))
-    last = (without,) if request.tools else ()
-    again = Retry(plain, Action("retried", (), "without chat-template kwargs"), kind="TypeError", retries=last)
-    return replace(prepared, retries=(again, *last))
+    if request.tools:
+        why = "without chat-template kwargs and tools"
+        last = Retry(plain.replace(tools=None), Action("retried", (), why))
+    else:
+        last = Retry(
+            plain.replace(template=PLAIN), Action("retried", (), "without the template, as plain text")
+        )
+    again = Retry(
+        plain,
+        Action("retried", (), "without chat-template kwargs"),
+        kind="TypeError",
+        retries=(last,) if request.tools else (),
+        final=True,
+    )
+    return replace(prepared, retries=(again, last))
 
 
 def _refusal(request: Request, chat: Messages) -> str | None:

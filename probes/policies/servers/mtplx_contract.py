@@ -22,13 +22,13 @@ Tool = Mapping[str, Any]
 def tool_contract(tools: Sequence[Tool], now: datetime) -> str:
     """Return the contract for some tools, in OpenAI form, as of a day."""
     return (
-        f"{SENTINEL} Today's date is {now.strftime('%B %d, %Y')}. Your training data ends before today; treat "
-        "tool results as more current than your own knowledge. "
+        f"{SENTINEL} Today's date is {now.strftime('%B %d, %Y')}. Your training data ends before today; "
+        "treat tool results as more current than your own knowledge. "
         f"Declared tools and schemas: {_declared(tools)}. "
         "Call only these exact tool names and exact argument keys/case. Include every required key shown in "
         "the signature. Read a file in ONE call with no offset/limit unless it is huge (thousands of lines); "
-        "page only huge files, in large ranges (hundreds of lines), and never re-read a file in small slices. "
-        "For an edit call, oldString must be copied verbatim from the current file content (exact "
+        "page only huge files, in large ranges (hundreds of lines), and never re-read a file in small slices."
+        " For an edit call, oldString must be copied verbatim from the current file content (exact "
         "whitespace) and must differ from newString; an edit missing oldString is invalid. "
         "Emit tool calls using the Qwen native XML format shown by the chat template, "
         f"for example: {_example(tools[0])}. Do not put a JSON object inside <tool_call>. "

@@ -27,8 +27,12 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
     def carry(tokenizer: Any, rendered: str, *_: Any, **__: Any) -> object:
         raise Rendered(rendered)
 
-    # Each of these is given the whole prompt, and makes token ids of it; which one depends on thinking and tools.
-    for name in ("_encode_rendered_chat_text_segmented", "_encode_rendered_chat_turns", "_encode_rendered_chat_text"):
+    # Each of these is given the whole prompt to make token ids of.
+    for name in (
+        "_encode_rendered_chat_text_segmented",
+        "_encode_rendered_chat_turns",
+        "_encode_rendered_chat_text",
+    ):
         setattr(openai, name, carry)
     args = openai.parse_args(["--model", "m"])
     state = MagicMock()
@@ -48,7 +52,9 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
             tokenizer.has_tool_calling = True
             state.runtime = SimpleNamespace(tokenizer=tokenizer, mtp_enabled=True)
             state.reasoning_history_scoped_capable = openai._template_supports_scoped_reasoning(tokenizer)
-            state.sessions.resolve_session_id = lambda *, prompt_ids, **_: carry(None, "".join(map(chr, prompt_ids)))
+            state.sessions.resolve_session_id = lambda *, prompt_ids, **_: carry(
+                None, "".join(map(chr, prompt_ids))
+            )
             request = SimpleNamespace(headers={}, scope={}, state=SimpleNamespace())
             try:
                 return asyncio.run(route.endpoint(request, model.model_validate(body)))
