@@ -173,7 +173,8 @@ class Worker:
         return sum(self._sizes[each] for each in (*messages, *(tools or ()), variables))
 
     def _conversation(self, wired: tuple[Any, ...]) -> Conversation:
-        messages, tools, variables, prompted, continued, now, raw = wired
+        messages, tools, variables, prompted, continued, now, profile = wired
+        raw = profile != "transformers"
         values = self._values
         given = [values[each] for each in messages]
         return Conversation(
@@ -185,6 +186,7 @@ class Worker:
             continued=continued,
             now=None if now is None else datetime.fromisoformat(now),
             raw=raw,
+            changes=profile == "llama.cpp",
         )
 
     def _as_passed(self, number: int) -> dict[str, Any]:

@@ -23,9 +23,13 @@ from jinja2.utils import Namespace
 from .code import TemplateCode
 
 clock: ContextVar[datetime | None] = ContextVar("clock", default=None)
+#: Whether the template that runs may change lists, as llama.cpp's engine lets it.
+changes: ContextVar[bool] = ContextVar("changes", default=False)
 
 #: What `getattr` finds on every dict.
 _OF_DICTS = frozenset(dir(dict))
+#: Methods of lists in llama.cpp's engine that change them.
+_CHANGES = ("append", "pop")
 #: Most attributes, each of one type, that are remembered as safe or not.
 _MOST_KINDS = 10_000
 
@@ -124,6 +128,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Tell whether a template may have an attribute, which depends on the object's type alone."""
+        if attr in _CHANGES and type(obj) is list and changes.get():
+            return True
         kind = (type(obj), attr)
         safe = self._safe.get(kind)
         if safe is None:
