@@ -47,7 +47,7 @@ class Job:
             of this name.
         now: the clock that `strftime_now` shows; None for the local time.
         profile: `transformers`, or `raw` for the environment alone with the messages as given; `llama.cpp` is
-            that, and templates may change lists.
+            that with manners of its own engine.
         lasting: whether no message or tool object is ever changed, so that one is looked at only once.
     """
 

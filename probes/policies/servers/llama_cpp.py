@@ -11,6 +11,7 @@ that build's rule for lists of parts, the rest is the newest). See docs/servers.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Hashable
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from ...conversation import Message, Request
+from ...conversation import Message, Piece, Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ...text import common_prefix
@@ -29,12 +30,13 @@ from ..rewrite.own_template import extended
 from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import each_changed, has_role, indices, keep
-from ..rewrite.texts import Text, content_text, flat_text, join, part_text, rebuilt
+from ..rewrite.texts import Text, content_text, cover, flat_text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import with_calls
 from .llama_cpp_routes import MEDIA, as_llama_chat
 from .llama_cpp_template import (
     CHANNEL,
     GEMMA,
+    NEWER_GEMMA,
     OLDER,
     Capabilities,
     Family,
@@ -110,6 +112,8 @@ class LlamaCpp:
             start = _with_parsed_arguments(start)
         if any(word in text for word in _WITH_THINKING):
             start = start.then(lambda messages: _with_thinking(messages, CHANNEL in text))
+        if GEMMA in text and NEWER_GEMMA not in text:
+            start = start.then(_merged_rounds)
         start = _without_tests(start, template)
         if continues:
             return _continued(start, last[0], template, thinking)
@@ -329,6 +333,50 @@ def _one_text(parts: list[Any]) -> str:
 def _written(text: str) -> str:
     """Return Jinja that writes a text."""
     return f"{{{{ {json.dumps(text)} }}}}" if text else ""
+
+
+def _merged_rounds(messages: Messages) -> Rewrite:
+    """Make one turn of each call, its results and the answer to them, as older templates of Gemma 4 want it.
+
+    What the calling turn says beside its calls is lost.
+    """
+    output: list[Message] = []
+    merged: list[Action] = []
+    position = 0
+    while position < len(messages):
+        first = messages[position]
+        position += 1
+        if not (has_role(first, "assistant") and first.data.get("tool_calls")):
+            output.append(first)
+            continue
+        turn = {key: value for key, value in first.data.items() if key != "content"}
+        results: list[Message] = []
+        while position < len(messages) and has_role(messages[position], "tool"):
+            results.append(messages[position])
+            position += 1
+        if results:
+            turn["tool_responses"] = [_response(first, each, n) for n, each in enumerate(results)]
+        answer = messages[position] if position < len(messages) else None
+        pieces: tuple[Piece, ...] = ()
+        parts = [first, *results]
+        if answer is not None and has_role(answer, "assistant") and not answer.data.get("tool_calls"):
+            if answer.content:
+                position += 1
+                turn["content"], pieces = answer.content, cover(answer)
+                parts.append(answer)
+        output.append(Message(turn, first.index, pieces))
+        merged.append(Action("merged", indices(parts), "a call, its results and the answer become one turn"))
+    return Rewrite(tuple(output), tuple(merged))
+
+
+def _response(call: Message, result: Message, number: int) -> dict[str, Any]:
+    calls = call.data["tool_calls"]
+    name = calls[number]["function"].get("name") if number < len(calls) else ""
+    response = result.content
+    if isinstance(response, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            response = json.loads(response)
+    return {"name": name or result.data.get("tool_call_id", ""), "response": response}
 
 
 def _with_turn_opened(start: Prepared, template: ChatTemplate) -> Prepared:

@@ -14,11 +14,13 @@ from typing import Any
 
 from ...conversation import Message, Request
 from ...errors import RenderError
+from ...templates.rendering import Profile
 from ...templates.template import ChatTemplate
 from ..rewrite.reasoning import template_text
 
 CHANNEL = "<|channel|>"
 GEMMA = "'<|tool_call>call:'"
+NEWER_GEMMA = "{#- OpenAI Chat Completions:"
 #: The build whose test of contents asked for a text alone.
 OLDER = "b10775"
 _MARKER = "zqllamazq"
@@ -90,11 +92,19 @@ def capabilities(template: ChatTemplate, version: str = "") -> Capabilities:
         turn("user", "User message"),
     ]
     return Capabilities(
-        system_role=_MARKER in _rendered(template, [turn("system", _MARKER), turn("user", "User message")]),
+        system_role=_reads_marker(template, [turn("system", _MARKER), turn("user", "User message")]),
         text_content=text,
         typed_content=typed,
-        object_arguments=_MARKER in _rendered(template, loop, tools=(_TOOL,)),
+        object_arguments=_reads_marker(template, loop, (_TOOL,)),
     )
+
+
+def _reads_marker(
+    template: ChatTemplate, messages: list[dict[str, Any]], tools: tuple[Mapping[str, Any], ...] | None = None
+) -> bool:
+    """Return whether a template reads the marker, also where the server's engine loses it later."""
+    profiles: tuple[Profile, ...] = ("llama.cpp", "raw")
+    return any(_MARKER in _rendered(template, messages, tools=tools, profile=each) for each in profiles)
 
 
 def _user(content: Any) -> dict[str, Any]:
@@ -108,13 +118,14 @@ def _rendered(
     tools: tuple[Mapping[str, Any], ...] | None = None,
     prompted: bool = True,
     empty: str = "",
+    profile: Profile = "llama.cpp",
     **kwargs: Any,
 ) -> str:
     """Return a prompt, or an empty text where the template raises; `empty` in place of an empty prompt."""
     turns = tuple(Message(data, index) for index, data in enumerate(messages))
     request = Request(turns, tools, kwargs)
     try:
-        return template.render_request(request, add_generation_prompt=prompted, profile="llama.cpp") or empty
+        return template.render_request(request, add_generation_prompt=prompted, profile=profile) or empty
     except RenderError:
         return ""
 
@@ -173,12 +184,14 @@ def _switched(template: ChatTemplate, found: Thinking) -> Thinking:
     if not off or not on or off == on:
         return found
     start, end = found.start, found.end
-    if on.startswith(off) and on[len(off) :].strip():
-        return found if start else Thinking(True, on[len(off) :], end)
-    if off.startswith(on) and off[len(on) :].strip():
-        if end:
-            return found
+    if on.startswith(off):
+        opening = on[len(off) :]
+        known = start or not opening.strip() or not on.endswith(opening.strip())
+        return found if known else Thinking(True, opening, end)
+    if off.startswith(on):
         closing = off[len(on) :]
+        if end or not closing.strip() or not off.endswith(closing.strip()):
+            return found
         segments = [each for each in _SEGMENT.findall(off) if each.strip()]
         before = segments[-2] if len(segments) > 1 and segments[-1] == closing.strip() else ""
         return Thinking(True, before if re.fullmatch(_TAG, before) else start, closing)

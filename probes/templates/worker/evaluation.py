@@ -39,7 +39,7 @@ class Conversation:
         continued: the field of the last message that is continued; None for none.
         now: the clock.
         raw: whether `dict` and `namespace` are Python's and Jinja's own.
-        changes: whether the template may change lists.
+        llamacpp: whether the template runs as in llama.cpp's engine, which lets it change lists.
     """
 
     messages: Sequence[dict[str, Any]]
@@ -50,7 +50,7 @@ class Conversation:
     continued: str | None
     now: datetime | None
     raw: bool
-    changes: bool
+    llamacpp: bool
 
 
 def parse_template(text: str) -> nodes.Template:
@@ -84,6 +84,15 @@ def in_order(node: nodes.Node) -> list[nodes.Node]:
         if len(open_) > _MOST_LEVELS:
             raise RenderError("RecursionError", "the template is nested too deeply", child.lineno)
     return found
+
+
+def compile_for_llamacpp(text: str) -> Template:
+    """Compile a template, which was parsed before, with the manners of llama.cpp's engine."""
+    try:
+        llama = environment("llama.cpp")
+        return llama.compile_tree(llama.parse(text))
+    except Exception as error:
+        raise as_render_error(error) from error
 
 
 def compile_template(tree: nodes.Template) -> Template:
@@ -189,7 +198,7 @@ def _running(
     Yields the generator, and the indices of the message and tool objects that it sees (`_variables`).
     """
     token = clock.set(conversation.now)
-    changing = changes.set(conversation.changes)
+    changing = changes.set(conversation.llamacpp)
     try:
         variables, ids = _variables(conversation, asked)
         yield template.root_render_func(template.new_context(variables)), ids
@@ -208,7 +217,7 @@ def _variables(conversation: Conversation, asked: _Asked | None) -> tuple[dict[s
     Each message is an object of its own, by which it is known among a template's local variables. What it
     holds is shared where the sandbox lets no template change it.
     """
-    copied = copy.deepcopy(conversation.passed) if conversation.changes else conversation.passed
+    copied = copy.deepcopy(conversation.passed) if conversation.llamacpp else conversation.passed
     messages = [dict(message) for message in copied]
     fixed = {"dict": dict, "namespace": Namespace} if conversation.raw else {}
     if conversation.continued is not None:
