@@ -1,10 +1,10 @@
 """llama.cpp: nothing is done for later system turns; its server renders with its own engine and defaults.
 
 `developer` becomes `system` unless the template has `<|channel|>`; where the template does not take a system
-role, the first system turn's text goes before the next turn's. Contents become what the template takes: texts,
-lists of parts, or either as it was sent. Arguments of tool calls become dicts where it takes those. A trailing
-assistant turn is continued. Four variables for the reasoning of earlier turns are set. An error of the
-template is the answer: HTTP 500 (ggml-org/llama.cpp#27367). Chat, messages and responses all end here
+role, the first system turn's text goes before the next turn's. Contents become what the template takes:
+texts, lists of parts, or either as it was sent. Arguments of tool calls become dicts where it takes those. A
+trailing assistant turn is continued. Four variables for the reasoning of earlier turns are set. An error of
+the template is the answer: HTTP 500 (ggml-org/llama.cpp#27367). Chat, messages and responses all end here
 (`common/chat.cpp` and `tools/server/server-common.cpp` of ggml-org/llama.cpp at b11434; `version=b10775` has
 that build's rule for lists of parts, the rest is the newest). See docs/servers.md, section 9.
 """
@@ -61,8 +61,8 @@ _REMOVED_TESTS = (
     ),
     (
         "[TOOL_CALLS]",
-        "{%- if (message['content'] is none or message['content'] == '' or message['content']|length == 0) and "
-        "(message['tool_calls'] is not defined or message['tool_calls'] is none or "
+        "{%- if (message['content'] is none or message['content'] == '' or message['content']|length == 0) "
+        "and (message['tool_calls'] is not defined or message['tool_calls'] is none or "
         "message['tool_calls']|length == 0) %}",
     ),
 )
@@ -126,7 +126,7 @@ class LlamaCpp:
         return self.known[key]
 
     def _continues(self, start: Prepared, request: Request) -> bool:
-        """Return whether the last turn is continued: where the client asks for it, or an assistant is last."""
+        """Return whether the last turn is continued, as the client asks or since an assistant is last."""
         asked = request.partial or request.fields.get("continue_final_message") in (
             "content",
             "reasoning_content",
@@ -137,7 +137,9 @@ class LlamaCpp:
     def _with_variables(
         self, prepared: Prepared, request: Request, template: ChatTemplate, thinking: Thinking
     ) -> Prepared:
-        effort = None if request.dialect == "anthropic-messages" else body_effort(request)
+        responses = request.dialect == "openai-responses"
+        effort = body_effort(request) if responses else request.fields.get("reasoning_effort")
+        effort = None if request.dialect == "anthropic-messages" else effort
         kwargs = dict(prepared.request.kwargs)
         if isinstance(effort, str) and effort:
             kwargs.pop("reasoning_effort", None)
@@ -224,7 +226,7 @@ def _flattened(message: Message, parts: list[Any]) -> Text:
 
 
 def _with_parsed_arguments(start: Prepared) -> Prepared:
-    """Parse the arguments of tool calls from JSON, whatever it is; the server fails on a text that is none."""
+    """Parse the arguments of tool calls from JSON, whatever it is; the server fails on any other text."""
     failed: list[str] = []
 
     def parsed(call: Any) -> Any:
@@ -359,11 +361,11 @@ def _merged_rounds(messages: Messages) -> Rewrite:
         answer = messages[position] if position < len(messages) else None
         pieces: tuple[Piece, ...] = ()
         parts = [first, *results]
-        if answer is not None and has_role(answer, "assistant") and not answer.data.get("tool_calls"):
-            if answer.content:
-                position += 1
-                turn["content"], pieces = answer.content, cover(answer)
-                parts.append(answer)
+        calls = answer is None or answer.data.get("tool_calls")
+        if answer is not None and has_role(answer, "assistant") and answer.content and not calls:
+            position += 1
+            turn["content"], pieces = answer.content, cover(answer)
+            parts.append(answer)
         output.append(Message(turn, first.index, pieces))
         merged.append(Action("merged", indices(parts), "a call, its results and the answer become one turn"))
     return Rewrite(tuple(output), tuple(merged))

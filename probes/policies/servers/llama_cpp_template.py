@@ -79,9 +79,8 @@ def capabilities(template: ChatTemplate, version: str = "") -> Capabilities:
         asks = _TESTS_STRING.search(template_text(template)) is not None
         typed = version != OLDER and asks and bool(_rendered(template, [_user([])], empty=" "))
 
-    def turn(role: str, words: str, **keys: Any) -> dict[str, Any]:
-        old = version == OLDER and not text
-        return {"role": role, "content": [{"type": "text", "text": words}] if old else words, **keys}
+    def turn(role: str, words: Any, **keys: Any) -> dict[str, Any]:
+        return {"role": role, "content": words, **keys}
 
     call = {"name": "tool1", "arguments": {"arg": _MARKER}}
     loop = [
@@ -92,7 +91,9 @@ def capabilities(template: ChatTemplate, version: str = "") -> Capabilities:
         turn("user", "User message"),
     ]
     return Capabilities(
-        system_role=_reads_marker(template, [turn("system", _MARKER), turn("user", "User message")]),
+        system_role=_reads_marker(template, [turn("system", parts), turn("user", [])])
+        if typed and not text
+        else _reads_marker(template, [turn("system", _MARKER), turn("user", "User message")]),
         text_content=text,
         typed_content=typed,
         object_arguments=_reads_marker(template, loop, (_TOOL,)),

@@ -143,6 +143,7 @@ class LlamaUndefined(jinja2.ChainableUndefined):
     """What is not there: its methods give nothing, and so do keys of it."""
 
     def __call__(self, *_: Any, **__: Any) -> LlamaUndefined:
+        """Return what a method of it returns: nothing."""
         return self
 
 
