@@ -103,6 +103,7 @@ class Request:
             `thinking` or `reasoning_effort`.
         sent: when the client sent it, where the transcript tells.
         response_id: id of the response to it, which a later request may name as its predecessor.
+        template: source of the template that the server renders with instead of the model's; None for that.
     """
 
     messages: tuple[Message, ...]
@@ -117,6 +118,7 @@ class Request:
     fields: Mapping[str, Any] = field(default_factory=dict)
     sent: datetime | None = None
     response_id: str | None = None
+    template: str | None = None
 
     def role_of(self, index: int) -> str:
         """Return the role of the message at an index that an owner or a piece names."""

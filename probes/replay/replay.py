@@ -577,6 +577,7 @@ def _same_input(one: Prepared, other: Prepared) -> bool:
         and one.profile == other.profile
         and first.now == second.now
         and first.partial == second.partial
+        and first.template == second.template
         and written_alike(first.tools, second.tools)
         and written_alike(first.kwargs, second.kwargs)
         and len(first.messages) == len(second.messages)
