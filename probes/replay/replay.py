@@ -109,6 +109,7 @@ class Replay:
         self._layout = kept
         self.model_kind = kept.kind
         self.sizes = kept.sizes
+        self._aligned_block = model.state_size.aligned_block
         self.verifications: list[Verification] | None = [] if verify else None
         self.causes = causes
         self._block_size = block_size
@@ -210,6 +211,7 @@ class Replay:
             block_size=self._block_size,
             capacity_bytes=self.capacity_bytes if limited else None,
             sizes=self.sizes if limited else None,
+            aligned_block=self._aligned_block,
         )
         if not limited:
             cache.lift_limits()
@@ -255,7 +257,9 @@ class _PolicyRun:
         self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
         self._cache = replay.new_cache(policy)
-        self._marks = BoundaryFinder(self.encoder, Layers.of(replay.model_kind))
+        self._marks = BoundaryFinder(
+            self.encoder, Layers.of(replay.model_kind), system_prefix=self._cache.wants_system_prefix
+        )
         self._stored = StoredSequences()
         self._lone = LoneCaches(lambda: replay.new_cache(policy, limited=False), self._stored.sequence)
         self._kept: dict[int, _KeptPrompt] = {}
@@ -358,8 +362,10 @@ class _PolicyRun:
         closest = self._stored.closest(ids)
         if continuation.predecessor is None:
             self.heads.append(self._head(prompt))
-        alone = self._alone(compared, base)
-        match = self._cache.match(ids)
+        reply, output = self._reply(prompt)
+        marks = self._marks.read(prompt, replied=bool(len(output)))
+        alone = self._alone(compared, base, marks)
+        match = self._cache.match(ids, marks)
         self._looked_up.append(continuation)
         reprefill = len(ids) - match.reused
         unavoidable = reprefill
@@ -371,8 +377,6 @@ class _PolicyRun:
         parted = self._parted(compared, base, why)
         same = compared is not None and base == continuation.predecessor
         since = since_previous(compared, why) if compared is not None and same else None
-        reply, output = self._reply(prompt)
-        marks = self._marks.read(prompt, replied=bool(len(output)))
         with self._cache.pin(match):
             cost = self._prefill(prompt, output, match, marks)
         sequence = np.concatenate([ids, output]) if len(output) else ids
@@ -410,7 +414,7 @@ class _PolicyRun:
         shared = {head.turn: self._stored.shared_with(prompt.ids, (head.turn,)) for head in self.heads}
         return Head(prompt.turn, tokens, shared)
 
-    def _alone(self, compared: Comparison | None, base: int | None) -> Alone:
+    def _alone(self, compared: Comparison | None, base: int | None, marks: PromptBoundaries) -> Alone:
         """Tell what a prompt would get if its conversation were alone."""
         if compared is None or base is None:
             return Alone(0, 0)
@@ -421,7 +425,7 @@ class _PolicyRun:
             new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
         encode = self.encoder.fork().encode
         kept = kept_tokens(earlier, later, new, compared.body_is_prefix, encode)
-        return self._lone.follow(base, self._chain(base), later.ids, kept)
+        return self._lone.follow(base, self._chain(base), later.ids, kept, marks)
 
     def _chain(self, turn: int) -> tuple[Step, ...]:
         """Return the steps of a request's chain, the first one first."""

@@ -30,7 +30,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ON, PassesOn, PolicyKind
+from ..kind import ON, PassesOn, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import each_changed, has_role, indices, keep
@@ -272,7 +272,8 @@ KINDS = (
         cache="llama.cpp",
         drift="The rules change nothing earlier, except that the date variables change at midnight; the rest "
         "is what the template makes of later system turns.",
-        options={"reasoning_preserve": ON},
+        options={"reasoning_preserve": ON, "slots": PolicyOption(("1", "2", "4", "8"), "4")},
+        cache_options=("slots",),
         aliases=("llama-server",),
         # The flag: ggml-org/llama.cpp, common/arg.cpp.
         kwargs_setting="llama-server … --chat-template-kwargs '{}'",

@@ -6,9 +6,11 @@ on the chat route a strict template raises. `route=none` is the hoist of the mes
 (docs/servers.md, section 5; waybarrios/vllm-mlx, vllm_mlx/api/anthropic_adapter.py and vllm_mlx/server.py,
 release 0.6.0).
 
-`engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
-only role, content, tool calls and their ids. The engine for models that see (`vlm`), which is followed
-otherwise, hands lists on.
+With a text model (`model=text`) the server makes one text of each content list, and keeps of a message only
+role, content, tool calls and their ids. With one that sees (`model=vlm`) it hands lists on.
+
+`engine` is the server's engine and decides what its cache keeps: the simple one starts by default, the
+batched one with `--continuous-batching`.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ class VllmMlx:
     Attributes:
         name: the policy as the person named it.
         route: the server's route; None for that of the request's dialect.
-        text_engine: the engine for text models, which makes texts of all contents, is what serves.
+        text_model: the model is one for texts, for which the server makes texts of all contents.
     """
 
     name: str
     route: str | None = None
-    text_engine: bool = False
+    text_model: bool = True
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
@@ -63,7 +65,7 @@ class VllmMlx:
             done = done.then(hoist)
         elif route == "responses":
             done = done.then(_hoist_trimmed)
-        if self.text_engine:
+        if self.text_model:
             done = done.then(extract_text)
         if route != "responses":
             done = done.then(join_plain_turns)
@@ -167,14 +169,19 @@ KINDS = (
     PolicyKind(
         "vllm-mlx",
         "vllm-mlx: the hoist on /v1/messages and /v1/responses; neighbours joined in place on chat",
-        lambda name, options: VllmMlx(name, options.get("route"), text_engine=options["engine"] == "text"),
+        lambda name, options: VllmMlx(name, options.get("route"), text_model=options["model"] == "text"),
         source="waybarrios/vllm-mlx 0.6.0",
         date="2026-10",
         evidence={"system turns": "run", "conversions of the routes": "run"},
         cache="vllm-mlx",
         drift="each later system turn on /v1/messages or /v1/responses lengthens the first system message; "
         "on chat one that joins the one before it lengthens that",
-        options={"route": ROUTES, "engine": PolicyOption(("vlm", "text"), "vlm")},
+        options={
+            "route": ROUTES,
+            "model": PolicyOption(("text", "vlm"), "text"),
+            "engine": PolicyOption(("simple", "batched"), "simple"),
+        },
+        cache_options=("engine",),
         # The flag: waybarrios/vllm-mlx#394.
         kwargs_setting="vllm-mlx serve … --default-chat-template-kwargs '{}'",
         suite="local",
