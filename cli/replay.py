@@ -164,7 +164,7 @@ def _default_engine(model: ReplayModel) -> str:
 def _policies(given: ReplayOptions) -> list[Policy]:
     from ..probes.policies.registry import parse_policy
 
-    return [parse_policy(name) for name in options.policy_names(given.policy)]
+    return [parse_policy(name) for name in options.policy_names(given.policy, given.policy_code)]
 
 
 def _load_model(given: ReplayOptions) -> ReplayModel:
@@ -266,7 +266,9 @@ def _run(
     from .replay_run import in_processes, in_this_process, load_engine
 
     if given.jobs > 1 and len(policies) > 1:
-        return in_processes(settings, options.policy_names(given.policy), given.jobs, model)
+        return in_processes(
+            settings, options.policy_names(given.policy, given.policy_code), given.jobs, model
+        )
     running = load_engine(model, given.kv_bits, given.kv_group_size) if engine == "mlx" else None
     return in_this_process(settings, model, policies, running, given.verify, given.max_minutes)
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..policies.registry import kind_of, read_spec
+from ..policies.registry import cache_of
 from .kind import CacheKind, CacheSettings
 
 if TYPE_CHECKING:
@@ -123,10 +123,7 @@ def make_cache(
 
 def cache_name(policy: Policy) -> str:
     """Return the name of the cache that the server of a policy keeps, whatever its blocks."""
-    name: str = DEFAULT_CACHE
-    if kind_of(policy.name):
-        kind, given = read_spec(policy.name)
-        name, _ = kind.server_cache(given)
+    name, _ = cache_of(policy.name) or (DEFAULT_CACHE, {})
     return name.partition(":")[0]
 
 
@@ -149,11 +146,7 @@ def server_cache(
         sizes: as of `make_cache`.
         aligned_block: as of `StateSize`.
     """
-    name: str = DEFAULT_CACHE
-    options: Mapping[str, str] = {}
-    if kind_of(policy.name):
-        kind, given = read_spec(policy.name)
-        name, options = kind.server_cache(given)
+    name, options = cache_of(policy.name) or (DEFAULT_CACHE, {})
     return make_cache(
         DEFAULT_CACHE if block_size else name,
         model_kind=model_kind,

@@ -13,6 +13,7 @@ from functools import cache
 from ..errors import UsageError
 from .base import Action, ActionKind, Policy, Prepared
 from .kind import PolicyKind
+from .own_code import own_policy, read_code_spec
 from .servers import (
     as_is,
     flyto_mlx,
@@ -39,6 +40,7 @@ __all__ = [
     "Policy",
     "PolicyKind",
     "Prepared",
+    "cache_of",
     "canonical",
     "find_kind",
     "kind_of",
@@ -146,9 +148,25 @@ def read_spec(spec: str) -> tuple[PolicyKind, dict[str, str]]:
 
 
 def parse_policy(spec: str) -> Policy:
-    """Return the policy that a person named; see `read_spec`."""
+    """Return the policy that a person named, or that is their own code; see `read_spec`."""
+    if own := own_policy(spec):
+        return own
     kind, options = read_spec(spec)
     return kind.make(spec, kind.with_defaults(options))
+
+
+def cache_of(spec: str) -> tuple[str, dict[str, str]] | None:
+    """Return the cache that a policy's server keeps, and its options; None where nothing says.
+
+    Raises:
+        UsageError: a person's own code names a policy that there is not.
+    """
+    code = read_code_spec(spec)
+    named = code.cache if code else spec
+    if named is None or (code is None and kind_of(named) is None):
+        return None
+    kind, given = read_spec(named)
+    return kind.server_cache(given)
 
 
 @cache

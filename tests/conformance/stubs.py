@@ -40,6 +40,9 @@ class _Anything(metaclass=_AnyMeta):
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
+    def __post_init__(self) -> None:
+        pass
+
     def __class_getitem__(cls, _: Any) -> Any:
         return cls
 

@@ -56,7 +56,7 @@ class VllmMlxSimpleCache(SequenceCache):
         """Tell whether the server looks at all: at streams and requests with tools that sample plainly."""
         fields = request.fields
         # A session that is not recorded as request bodies does not tell; agents stream.
-        streams = fields.get("stream", "model" not in fields)
+        streams = fields.get("stream") or ("stream" not in fields and "model" not in fields)
         plain = all(fields.get(name) in (None, *usual) for name, usual in _PLAIN_SAMPLING.items())
         return bool(streams or request.tools) and plain
 
@@ -194,7 +194,7 @@ def _by_engine(settings: CacheSettings) -> PrefixCache:
 
 
 KINDS = (
-    CacheKind(VllmMlxSimpleCache.kind, _by_engine, options={"engine": ("simple", "batched")}),
+    CacheKind(VllmMlxSimpleCache.kind, _by_engine, options={"engine": ("simple", "batched", "vlm")}),
     CacheKind(VllmMlxCache.kind, of_sequences(VllmMlxCache)),
     CacheKind("vllm-mlx:paged", _paged),
     CacheKind(VllmMlxLegacyCache.kind, of_sequences(VllmMlxLegacyCache)),

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
+from ...errors import RenderError
 from ..base import Action, Prepared
+from ..rewrite.tool_texts import call_line, result_prefix
 from ..rewrite.user_notes import BOUNDARY_KEY
 
 BILLING_HEADER = "x-anthropic-billing-header:"
@@ -46,6 +48,10 @@ class AnthropicRules:
         dropped_system: beginnings of blocks of the top-level system text that are left out.
         clean_system: what is done to the text of each system message; None where nothing is.
         document: returns the text of a document block, or None where the server leaves it out.
+        needs_result: whether a request with a tool result without `content` is refused.
+        no_description: the description of a tool without one.
+        empty_blocks: whether text blocks of messages that have no text count as lines; else they are left
+            out.
     """
 
     tool_role: bool = True
@@ -60,6 +66,9 @@ class AnthropicRules:
     dropped_system: tuple[str, ...] = (BILLING_HEADER,)
     clean_system: Callable[[str], str] | None = None
     document: Callable[[Block], str | None] = lambda block: None
+    needs_result: bool = False
+    no_description: str | None = ""
+    empty_blocks: bool = True
 
 
 def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
@@ -90,19 +99,32 @@ def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
             roles = ", ".join(turn.role for turn in turns) or "nothing"
             actions.append(Action("converted", (message.index,), f"its blocks become turns: {roles}"))
     converted = request.replace(
-        messages=tuple(messages), tools=anthropic_tools(request.tools), system=None, dialect="openai-chat"
+        messages=tuple(messages),
+        tools=anthropic_tools(request.tools, rules.no_description),
+        system=None,
+        dialect="openai-chat",
     )
-    return Prepared(converted, tuple(actions))
+    error = RenderError("HTTP 422", "a tool result has no content")
+    refused = rules.needs_result and any(map(_lacks_result, request.messages))
+    return Prepared(converted, tuple(actions), error=error if refused else None)
 
 
-def anthropic_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
+def _lacks_result(message: Message) -> bool:
+    blocks = message.content if isinstance(message.content, list) else []
+    results = [block for block in blocks if isinstance(block, Mapping) and block.get("type") == "tool_result"]
+    return any("content" not in block for block in results)
+
+
+def anthropic_tools(
+    tools: Iterable[Mapping[str, Any]] | None, no_description: str | None = ""
+) -> tuple[Mapping[str, Any], ...] | None:
     """Return Anthropic tools in OpenAI form, without those that Anthropic's machines run; None for none."""
     converted = tuple(
         {
             "type": "function",
             "function": {
                 "name": tool.get("name", ""),
-                "description": tool.get("description") or "",
+                "description": tool.get("description") or no_description,
                 "parameters": tool.get("input_schema") or {},
             },
         }
@@ -228,7 +250,7 @@ def _assistant(message: Message, blocks: list[Any], rules: AnthropicRules) -> tu
         if kind == "tool_use" and rules.tool_role:
             calls.append(_call(block, rules))
         elif kind == "tool_use":
-            turn.add(f"[Calling tool: {block.get('name', '')}({json.dumps(block.get('input', {}))})]")
+            turn.add(call_line(block.get("name", ""), json.dumps(block.get("input", {}))))
             bounded = True
         elif kind == "thinking" and rules.reasoning == "field":
             thoughts += [str(block["thinking"])] if block.get("thinking") else []
@@ -285,7 +307,8 @@ def _common(block: Block, turn: _Turn, rules: AnthropicRules) -> bool:
     """Add a block that all roles may have; return whether the server keeps it."""
     kind = block.get("type")
     if (text := _text(block)) is not None:
-        turn.add(text)
+        if text or rules.empty_blocks:
+            turn.add(text)
         return True
     if kind == "image" and rules.images and (part := image_part(block)):
         turn.images.append(part)
@@ -321,4 +344,4 @@ def _result(block: Block, rules: AnthropicRules) -> dict[str, Any]:
 def _flattened(block: Block, rules: AnthropicRules) -> str:
     kind = "Error" if block.get("is_error") else "Result"
     text = result_text(block.get("content"), rules.between_blocks)
-    return f"[Tool {kind} ({block.get('tool_use_id', '')})]: {text}"
+    return f"{result_prefix(block.get('tool_use_id', ''), kind)}{text}"
