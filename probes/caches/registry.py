@@ -82,6 +82,7 @@ def make_cache(
     block_size: int | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
+    aligned_block: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> PrefixCache:
     """Return the empty cache that a name stands for.
@@ -92,6 +93,7 @@ def make_cache(
         block_size: tokens per block, for caches with blocks; None for the server's own rule.
         capacity_bytes: the most that it may hold; None for the server's own limit, or none.
         sizes: of the model's state, which count there where no model computes.
+        aligned_block: as of `StateSize`.
         options: options of that cache, such as the server's version; those that it does not know have no
             effect.
 
@@ -110,6 +112,7 @@ def make_cache(
             usual_size=size,
             capacity_bytes=capacity_bytes,
             sizes=sizes,
+            aligned_block=aligned_block,
             options=known,
         )
     )
@@ -131,6 +134,7 @@ def server_cache(
     block_size: int | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
+    aligned_block: int | None = None,
 ) -> PrefixCache:
     """Return an empty cache as the server of a policy keeps it, or a paged one with blocks of a given size.
 
@@ -140,6 +144,7 @@ def server_cache(
         block_size: tokens per block of a paged cache in the place of the server's own; None for that.
         capacity_bytes: as of `make_cache`.
         sizes: as of `make_cache`.
+        aligned_block: as of `StateSize`.
     """
     name, options = cache_of(policy.name) or (DEFAULT_CACHE, {})
     return make_cache(
@@ -148,6 +153,7 @@ def server_cache(
         block_size=block_size,
         capacity_bytes=capacity_bytes,
         sizes=sizes,
+        aligned_block=aligned_block,
         options=options,
     )
 

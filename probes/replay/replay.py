@@ -109,6 +109,7 @@ class Replay:
         self._layout = kept
         self.model_kind = kept.kind
         self.sizes = kept.sizes
+        self._aligned_block = model.state_size.aligned_block
         self.verifications: list[Verification] | None = [] if verify else None
         self.causes = causes
         self._block_size = block_size
@@ -224,6 +225,7 @@ class Replay:
             block_size=self._block_size,
             capacity_bytes=self.capacity_bytes if limited else None,
             sizes=self.sizes if limited else None,
+            aligned_block=self._aligned_block,
         )
         if not limited:
             cache.lift_limits()
@@ -268,7 +270,6 @@ class _PolicyRun:
         self.heads: list[Head] = []
         self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
-        self._marks = BoundaryFinder(self.encoder, Layers.of(replay.model_kind))
         self._stored = StoredSequences()
         self._kept: dict[int, _KeptPrompt] = {}
         self._stand_ins: dict[int, int | None] = {}
@@ -278,6 +279,9 @@ class _PolicyRun:
         shifts = shifts_states(policy.name) and replay.model_kind == "plain"
         self._caches = SessionCaches(partial(replay.new_cache, policy), self._stored.sequence, shifts=shifts)
         self._cache = self._caches.server
+        self._marks = BoundaryFinder(
+            self.encoder, Layers.of(replay.model_kind), system_prefix=self._cache.wants_system_prefix
+        )
 
     def turn(
         self, request: Request, continuation: Continuation, rendered: list[tuple[Prepared, str, Ids]]

@@ -434,8 +434,10 @@ KINDS = (
         options={
             "reasoning_preserve": ON,
             "prefill_assistant": ON,
+            "slots": PolicyOption(("1", "2", "4", "8"), "4"),
             "version": PolicyOption((NEWEST, OLDER), NEWEST),
         },
+        cache_options=("slots",),
         aliases=("llama-server",),
         # The flag: ggml-org/llama.cpp, common/arg.cpp.
         kwargs_setting="llama-server … --chat-template-kwargs '{}'",

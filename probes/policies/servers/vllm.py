@@ -288,7 +288,11 @@ KINDS = (
             "version": PolicyOption((MOVES_ALL, MOVES_NONE, TESTS, NEWEST), NEWEST),
             "content": PolicyOption(("auto", "string", "openai"), "auto"),
             "disabled-thinking": PolicyOption(("auto", *EFFORTS), "auto"),
+            # --max-num-batched-tokens, which decides where states of recurrent layers are kept; the default
+            # is that of GPUs of less than 70 GiB.
+            "step": PolicyOption(("2048", "8192", "16384"), "2048"),
         },
+        cache_options=("step",),
         shorthands={"chat-completions": "route=chat"},
         # The flag: waybarrios/vllm-mlx#394, which names vLLM's too.
         kwargs_setting="vllm serve … --default-chat-template-kwargs '{}'",

@@ -226,6 +226,7 @@ KINDS = (
             "engine": PolicyOption(("simple", "batched", "vlm"), "simple"),
             "tools": PolicyOption(("text", "native"), "text"),
         },
+        cache_options=("engine",),
         # The flag: waybarrios/vllm-mlx#394.
         kwargs_setting="vllm-mlx serve … --default-chat-template-kwargs '{}'",
         suite="local",

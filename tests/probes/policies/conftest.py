@@ -81,9 +81,6 @@ class FakeTemplate:
             now=request.now,
         )
 
-    def choose(self, tools: Any) -> "FakeTemplate":
-        return self
-
 
 @pytest.fixture(scope="session")
 def fake_template() -> type[FakeTemplate]:
