@@ -74,7 +74,6 @@ class AnthropicRules:
     parts: bool = False
     result_parts: bool = False
     empty_texts: bool = True
-    between_thoughts: str = "\n"
     call_type: bool = True
     marks_boundaries: bool = False
     dropped_system: tuple[str, ...] = (BILLING_HEADER,)

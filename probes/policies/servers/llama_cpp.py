@@ -25,7 +25,7 @@ from ...templates.template import ChatTemplate
 from ...text import common_prefix
 from ..api.routes import body_effort, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ON, PassesOn, PolicyKind, PolicyOption
+from ..kind import ON, PassesOn, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.own_template import extended
 from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
@@ -444,6 +444,7 @@ KINDS = (
         checks=(PassesOn("llama.cpp", 5, "HTTP 500"),),
         # `--cache-reuse N`: ggml-org/llama.cpp, tools/server/README.md.
         shifts_states=True,
+        reuse_reports=ReuseReports(log=True),
         suite="engines",
     ),
 )

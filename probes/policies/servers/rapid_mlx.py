@@ -27,7 +27,7 @@ from ..api.chat_route import template_tools
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
-from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
+from ..kind import OFF, ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import (
     as_one_text,
     as_system,
@@ -145,7 +145,7 @@ class RapidMlx:
         """Set `enable_thinking` as the server does, and for Harmony the lowest effort where it is off."""
         own = {key: value for key, value in start.request.kwargs.items() if key not in RESERVED}
         thinks = self._thinks(own.pop("enable_thinking", None), start.request, request, route)
-        added = {"enable_thinking": thinks}
+        added: dict[str, Any] = {"enable_thinking": thinks}
         text = template_text(template)
         names_effort = "reasoning_effort" in text and "enable_thinking" not in text
         if not thinks and names_effort and self._is_harmony(template):
@@ -351,6 +351,7 @@ KINDS = (
             "tools": PolicyOption(("text", "native"), "text"),
             "reasoning_parser": OFF,
         },
+        reuse_reports=ReuseReports(log=True, repeat_is_whole=True),
         suite="local",
     ),
 )

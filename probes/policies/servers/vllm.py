@@ -23,7 +23,7 @@ from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules, convert_anthropic, object_schema
 from ..api.routes import BlockJoins, body_effort, joined_blocks, route_of
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
+from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.system_turns import each_changed, has_role, indices, is_system, keep
 from ..rewrite.texts import Text, join, part_text, rebuilt
@@ -173,7 +173,7 @@ def _anthropic_tools(request: Request) -> tuple[Mapping[str, Any], ...] | None:
     if request.tools is None and not changes:
         return None
     tools = {tool.get("name"): tool for tool in request.tools or ()}
-    removed = set()
+    removed: set[Any] = set()
     for block in changes:
         change = block["tool"]
         defined = change.get("definition")
@@ -300,6 +300,7 @@ KINDS = (
             AsksOnce("vllm", 2, vllm_test, "route=messages", joined=" without a separator"),
             PassesOn("vllm:chat-completions", 4, "HTTP 400", "route=chat"),
         ),
+        reuse_reports=ReuseReports("--enable-prompt-tokens-details"),
         suite="engines",
     ),
 )

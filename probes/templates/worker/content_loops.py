@@ -119,7 +119,7 @@ def _macro_contents(
         names = [argument.name for argument in macro.args]
         contents: set[str] = set()
         for call in calls:
-            if call.node.name == macro.name:
+            if isinstance(call.node, nodes.Name) and call.node.name == macro.name:
                 given = [*zip(names, call.args, strict=False)]
                 given += [(each.key, each.value) for each in call.kwargs if each.key in names]
                 contents |= {

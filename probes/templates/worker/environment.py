@@ -142,7 +142,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 class LlamaUndefined(jinja2.ChainableUndefined):
     """What is not there: its methods give nothing, and so do keys of it."""
 
-    def __call__(self, *_: Any, **__: Any) -> LlamaUndefined:
+    def __call__(self, *_: Any, **__: Any) -> LlamaUndefined:  # type: ignore[override]
         """Return what a method of it returns: nothing."""
         return self
 
