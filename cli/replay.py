@@ -188,7 +188,8 @@ def _default_engine(model: ReplayModel) -> str:
 def _policies(given: ReplayOptions) -> list[Policy]:
     from ..probes.policies.registry import parse_policy
 
-    return [parse_policy(name) for name in options.policy_names(given.policy) if name != AUTO]
+    names = options.policy_names(given.policy, given.policy_code)
+    return [parse_policy(name) for name in names if name != AUTO]
 
 
 def _read(settings: ReplaySettings) -> tuple[Transcript, ServerLog | None]:
@@ -312,7 +313,9 @@ def _run(
 
     policies = _policies(given)
     if given.jobs > 1 and len(policies) > 1:
-        return in_processes(settings, options.policy_names(given.policy), given.jobs, model)
+        return in_processes(
+            settings, options.policy_names(given.policy, given.policy_code), given.jobs, model
+        )
     running = load_engine(model, given.kv_bits, given.kv_group_size) if engine == "mlx" else None
     return in_this_process(
         settings, model, policies, running, given.verify, given.max_minutes, transcript, log

@@ -118,6 +118,7 @@ class Request:
             `thinking` or `reasoning_effort`.
         sent: when the client sent it, where the transcript tells.
         response_id: id of the response to it, which a later request may name as its predecessor.
+        template: source of the template that the server renders with instead of the model's; None for that.
         answered: whether the transcript has the server's answer.
         actual: what the response says of the server's reuse; None where it says nothing.
     """
@@ -134,6 +135,7 @@ class Request:
     fields: Mapping[str, Any] = field(default_factory=dict)
     sent: datetime | None = None
     response_id: str | None = None
+    template: str | None = None
     answered: bool = False
     actual: ActualReuse | None = None
 

@@ -30,6 +30,7 @@ class CacheSettings:
             default.
         capacity_bytes: the most that the cache may hold; None for the server's own limit, or none.
         sizes: of the model's state, which count where no model computes.
+        aligned_block: as of `StateSize`.
         options: the kind's options that were given, such as the server's version.
     """
 
@@ -39,6 +40,7 @@ class CacheSettings:
     usual_size: int | None = None
     capacity_bytes: int | None = None
     sizes: Sizes | None = None
+    aligned_block: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -74,7 +76,12 @@ def of_sequences(cache: type[SequenceCache]) -> Callable[[CacheSettings], Prefix
 
 
 def of_blocks(
-    settings: CacheSettings, size: int, *, named: BlockHasher, full_hit: FullHitRule | None = None
+    settings: CacheSettings,
+    size: int,
+    *,
+    named: BlockHasher,
+    full_hit: FullHitRule | None = None,
+    step: int | None = None,
 ) -> PrefixCache:
     """Return a cache with blocks of `size` tokens unless the settings give another size.
 
@@ -83,6 +90,7 @@ def of_blocks(
         size: tokens per block.
         named: names the blocks.
         full_hit: what the server does with a prompt that is there whole; None for what `PagedCache` does.
+        step: as of `PagedCache`.
     """
     from .paged import PagedCache
 
@@ -93,6 +101,7 @@ def of_blocks(
         sizes=settings.sizes,
         trimmable=settings.layers.trimmable,
         full_hit=full_hit,
+        step=step,
         kind=settings.name,
     )
 

@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..policies.registry import kind_of, read_spec
+from ..policies.registry import cache_of
 from .kind import CacheKind, CacheSettings
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def make_cache(
     block_size: int | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
+    aligned_block: int | None = None,
     options: Mapping[str, str] | None = None,
     shown: str | None = None,
 ) -> PrefixCache:
@@ -93,6 +94,7 @@ def make_cache(
         block_size: tokens per block, for caches with blocks; None for the server's own rule.
         capacity_bytes: the most that it may hold; None for the server's own limit, or none.
         sizes: of the model's state, which count there where no model computes.
+        aligned_block: as of `StateSize`.
         options: options of that cache, such as the server's version; those that it does not know have no
             effect.
         shown: its name in reports; None for its own.
@@ -112,6 +114,7 @@ def make_cache(
             usual_size=size,
             capacity_bytes=capacity_bytes,
             sizes=sizes,
+            aligned_block=aligned_block,
             options=known,
         )
     )
@@ -138,6 +141,7 @@ def server_cache(
     block_size: int | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
+    aligned_block: int | None = None,
 ) -> PrefixCache:
     """Return an empty cache as the server of a policy keeps it.
 
@@ -150,6 +154,7 @@ def server_cache(
         block_size: tokens per block of a paged cache in the place of the server's own; None for that.
         capacity_bytes: as of `make_cache`.
         sizes: as of `make_cache`.
+        aligned_block: as of `StateSize`.
     """
     name, options = _named(policy)
     make = partial(
@@ -158,6 +163,7 @@ def server_cache(
         block_size=block_size,
         capacity_bytes=capacity_bytes,
         sizes=sizes,
+        aligned_block=aligned_block,
         options=options,
     )
     if block_size and not find_cache(name).block_sizes:
@@ -172,10 +178,7 @@ def server_cache(
 
 def _named(policy: Policy) -> tuple[str, Mapping[str, str]]:
     """Return the name of the cache of a policy's server, and its options."""
-    if not kind_of(policy.name):
-        return DEFAULT_CACHE, {}
-    kind, given = read_spec(policy.name)
-    return kind.server_cache(given)
+    return cache_of(policy.name) or (DEFAULT_CACHE, {})
 
 
 def _sized(name: str) -> tuple[CacheKind, int | None]:

@@ -28,7 +28,7 @@ class PolicyOption:
     """An option of a policy.
 
     Attributes:
-        values: what it can be.
+        values: what it can be; empty for any text.
         default: the value that counts where none is given; None where that depends on something else.
         otherwise: what it depends on then.
     """
@@ -36,6 +36,16 @@ class PolicyOption:
     values: tuple[str, ...]
     default: str | None = None
     otherwise: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it takes any text; it is given last then, since a text may have commas."""
+        return not self.values
+
+    @property
+    def choices(self) -> str:
+        """What can be written behind its name, for people."""
+        return "|".join(self.values) or "TEXT"
 
 
 #: The option of a server with all three routes; `none` is its own message function alone.
@@ -69,11 +79,13 @@ class Answer:
         in_place: the server leaves system turns where they stand.
         why: one clause for people.
         evaluated: whether it could be found out; where the template exceeded a bound it says nothing.
+        starts: whether the server starts with this template; the test of one lets some errors out.
     """
 
     in_place: bool
     why: str
     evaluated: bool = True
+    starts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

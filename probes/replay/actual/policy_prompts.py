@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...attribution.prompt import Prompt
@@ -29,13 +30,20 @@ class PolicyPrompts:
         policy: the policy.
         model: template and tokenizer.
         model_kind: what the model's layers keep; see `Layers.of`.
+        system_prefix: as of `BoundaryFinder`.
     """
 
-    def __init__(self, policy: Policy, model: ReplayModel, model_kind: str) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        model: ReplayModel,
+        model_kind: str,
+        system_prefix: Callable[[Request], bool] | None = None,
+    ) -> None:
         self.encoder = IncrementalEncoder(model.tokenizer, check_every=_CHECK_EVERY)
         self._policy = policy
         self._model = model
-        self._boundaries = BoundaryFinder(self.encoder, Layers.of(model_kind))
+        self._boundaries = BoundaryFinder(self.encoder, Layers.of(model_kind), system_prefix=system_prefix)
 
     def prompt(
         self,
@@ -98,6 +106,7 @@ def _same_input(one: Prepared, other: Prepared) -> bool:
         and one.profile == other.profile
         and first.now == second.now
         and first.partial == second.partial
+        and first.template == second.template
         and written_alike(first.tools, second.tools)
         and written_alike(first.kwargs, second.kwargs)
         and len(first.messages) == len(second.messages)

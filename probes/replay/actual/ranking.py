@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -227,7 +228,15 @@ def _counted(
     found = {each: _cache(each, session) for each in candidates}
     caches = {each: cache for each, cache in found.items() if cache is not None}
     runs = {each.policy: parse_policy(each.policy) for each in caches}
-    prompts = {name: PolicyPrompts(each, session.model, session.model_kind) for name, each in runs.items()}
+    prompts = {
+        name: PolicyPrompts(
+            policy,
+            session.model,
+            session.model_kind,
+            partial(_wants_system_prefix, [cache for each, cache in caches.items() if each.policy == name]),
+        )
+        for name, policy in runs.items()
+    }
     turns: dict[Candidate, list[TurnReport]] = {each: [] for each in caches}
     for number, (turn, request) in enumerate(session.requests.items(), 1):
         progress(len(caches), number, len(session.requests))
@@ -249,10 +258,14 @@ def _counted(
                 sequence = np.concatenate([prompt.ids, output]) if len(output) else prompt.ids
                 for each in mine:
                     if each.store == store:
-                        match = caches[each].match(prompt.ids)
+                        match = caches[each].match(prompt.ids, boundaries)
                         caches[each].store(sequence, match=match, marks=boundaries)
                         turns[each].append(_turn(turn, request, len(prompt.ids), match.reused))
     return turns
+
+
+def _wants_system_prefix(caches: Sequence[PrefixCache], request: Request) -> bool:
+    return any(cache.wants_system_prefix(request) for cache in caches)
 
 
 def _turn(turn: int, request: Request, length: int, reused: int) -> TurnReport:
