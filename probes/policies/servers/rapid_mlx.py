@@ -145,7 +145,7 @@ class RapidMlx:
         """Set `enable_thinking` as the server does, and for Harmony the lowest effort where it is off."""
         own = {key: value for key, value in start.request.kwargs.items() if key not in RESERVED}
         thinks = self._thinks(own.pop("enable_thinking", None), start.request, request, route)
-        added = {"enable_thinking": thinks}
+        added: dict[str, Any] = {"enable_thinking": thinks}
         text = template_text(template)
         names_effort = "reasoning_effort" in text and "enable_thinking" not in text
         if not thinks and names_effort and self._is_harmony(template):
