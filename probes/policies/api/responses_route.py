@@ -31,7 +31,7 @@ class ResponsesRules:
             gets a remark in their place.
         between_parts: joins the texts of one message, and those of a tool's output.
         join_calls: whether neighbouring function calls, and the assistant text before them, are one turn;
-            else each call is a turn of its own.
+            else each call is a turn of its own. `calls` joins calls, but not the text before them.
         calls_reason: whether reasoning before function calls goes to their turn; else it waits for the next
             assistant message.
         list_outputs: what a tool's output that is a list becomes: its texts as one, its JSON text, or the
@@ -44,7 +44,7 @@ class ResponsesRules:
     reasoning: bool = True
     images: bool = False
     between_parts: str = "\n"
-    join_calls: bool = True
+    join_calls: bool | Literal["calls"] = True
     list_outputs: Literal["text", "json", "parts"] = "text"
     raw_arguments: bool = False
     empty_parts: bool = True
@@ -198,7 +198,8 @@ class _Builder:
         extra: dict[str, Any] = {"tool_calls": self.calls}
         if self.reasoning and self.rules.calls_reason:
             extra["reasoning_content"], self.reasoning = self.reasoning, ""
-        if last is not None and last.role == "assistant" and "tool_calls" not in last.data:
+        joins = self.rules.join_calls is True
+        if joins and last is not None and last.role == "assistant" and "tool_calls" not in last.data:
             self.messages[-1] = last.replace(**extra)
         else:
             self.messages.append(Message({"role": "assistant", **extra}, self.callers[0]))

@@ -46,6 +46,17 @@ def as_one_text(message: Message, separator: str) -> Message:
     return rebuilt(message, text.text, text.pieces())
 
 
+def as_text_list(message: Message) -> Message:
+    """Return a message with its content as a list of parts: one text, or none where it has no content."""
+    content = message.content
+    if isinstance(content, list):
+        return message
+    if content is None:
+        return message.replace(content=[])
+    text = content_text(message, None, str(content))
+    return rebuilt(message, [{"type": "text", "text": text.text}], text.pieces(0))
+
+
 def is_text_part(part: Any) -> bool:
     """Tell whether a part of a content list is text in the form of OpenAI's API."""
     return isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)

@@ -27,7 +27,7 @@ from ..api.chat_route import template_tools
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
-from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
+from ..kind import OFF, ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import (
     as_one_text,
     as_system,
@@ -351,6 +351,7 @@ KINDS = (
             "tools": PolicyOption(("text", "native"), "text"),
             "reasoning_parser": OFF,
         },
+        reuse_reports=ReuseReports(log=True, repeat_is_whole=True),
         suite="local",
     ),
 )
