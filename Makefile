@@ -5,6 +5,7 @@
 #   make test-light  what works without the extra mlx, in an environment of its own
 #   make lint        ruff                                   make typecheck   mypy --strict
 #   make bench       measure, and write the numbers into docs/performance.md
+#   make conformance compare the policies with the code of servers' newest releases (docs/conformance.md)
 #   make docs        regenerate what is generated in README.md and docs/ (`make test` fails where it is stale)
 #   make clean       remove .venv and everything that was built
 #
@@ -28,7 +29,7 @@ SESSION := fixtures/transcripts/claude-code.jsonl
 # compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-light lint typecheck bench docs clean
+.PHONY: demo test test-slow test-light lint typecheck bench conformance docs clean
 
 demo: $(INSTALLED)
 	@echo
@@ -68,6 +69,11 @@ typecheck: $(INSTALLED_DEV)
 
 bench: $(INSTALLED_DEV)
 	$(RUN) tests/bench/run.py --write
+
+# Downloads the newest releases of all servers, some 600 MB, into build/conformance or CONFORMANCE_HOME=; oMLX comes
+# from a checkout that OMLX= names.
+conformance: $(INSTALLED_DEV)
+	$(RUN) -m tests.conformance.run --write
 
 docs: $(INSTALLED_DEV)
 	$(RUN) docs/generate.py

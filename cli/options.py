@@ -174,11 +174,22 @@ Policies = Annotated[
     option(
         SERVER,
         "The server to imitate: what it does to the messages, and how it caches. Repeat it for several "
-        "servers, or give all. "
+        "servers, or give all; for replay also auto: the one that agrees best with what was actually reused. "
         "Default: as-is and omlx.",
         "--policy",
         "-p",
         metavar="NAME[:OPTION=VALUE,…]",
+        callback=given,
+    ),
+]
+PolicyCode = Annotated[
+    list[str] | None,
+    option(
+        SERVER,
+        "A policy of your own: a function of (body, route, template) that returns (messages, tools, kwargs); "
+        "it is run. cache=NAME says whose server's cache applies. Repeatable.",
+        "--policy-code",
+        metavar="FILE::FUNCTION[:OPTION=VALUE,…]",
         callback=given,
     ),
 ]
@@ -285,6 +296,7 @@ class TranscriptOptions:
     special_token: SpecialTokens = None
     now: Now = None
     policy: Policies = None
+    policy_code: PolicyCode = None
 
 
 Threshold = Annotated[
@@ -319,13 +331,26 @@ def read_now(text: str | None) -> datetime | None:
         ) from None
 
 
-def policy_names(given: list[str] | None) -> list[str]:
-    """Return the policies to run, each once; `all` stands for every one, and others come after them."""
+def policy_names(given: list[str] | None, code: list[str] | None = None) -> list[str]:
+    """Return the policies to run, each once.
+
+    Args:
+        given: those of `--policy`; `all` stands for every one, and others come after them.
+        code: a person's own, of `--policy-code`.
+
+    Raises:
+        UsageError: `--policy` names code, which only the other option consents to run.
+    """
+    from ..probes.policies.own_code import FLAG, PREFIX
     from ..probes.policies.registry import DEFAULTS, names
 
+    for name in given or ():
+        if name.startswith(PREFIX):
+            raise UsageError("code is run for the other option only", where="--policy", fix=f"use {FLAG}")
+    own = [f"{PREFIX}{each}" for each in code or ()]
     if given and "all" in given:
-        return list(dict.fromkeys([*names(), *(name for name in given if name != "all")]))
-    return list(dict.fromkeys(given or DEFAULTS))
+        return list(dict.fromkeys([*names(), *(name for name in given if name != "all"), *own]))
+    return list(dict.fromkeys([*(given or (() if own else DEFAULTS)), *own]))
 
 
 def read_calibration(

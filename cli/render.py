@@ -103,7 +103,9 @@ def _plan(given: RenderOptions) -> RenderPlan:
     from ..probes.policies.registry import parse_policy
     from ..probes.transcripts.reader import open_transcript
 
-    policies = [parse_policy(name) for name in (given.diff or options.policy_names(given.policy))]
+    policies = [
+        parse_policy(name) for name in (given.diff or options.policy_names(given.policy, given.policy_code))
+    ]
     return RenderPlan(
         transcript=open_transcript(given.transcript).with_kwargs(options.read_kwargs(given.kwargs)),
         policies=policies,

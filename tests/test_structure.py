@@ -208,7 +208,7 @@ def test_a_crowded_room_is_seen(room: str, count: int, full: bool) -> None:
 ELSEWHERE: dict[str, str] = {
     "Values, and what is read off them: every test of their rooms makes them.": (
         "probes/attribution/prompt probes/causes/base probes/cost/cost_report probes/models/sizes "
-        "probes/models/template_info probes/policies/base probes/replay/prefill_price "
+        "probes/models/template_info probes/policies/base "
         "probes/replay/replay_report probes/thinking/report probes/tokenization/token_range "
         "probes/transcripts/api "
         "probes/transcripts/base"
@@ -224,7 +224,8 @@ ELSEWHERE: dict[str, str] = {
     "Kinds of state, copied out and back in models that compute: engine/test_states.py.": (
         "probes/engine/arrays probes/engine/recurrent probes/engine/sliding_window"
     ),
-    "Ends of the worker's pipe, run by every render: test_rendering.py, test_worker_process.py.": (
+    "The other ends of pipes: test_rendering.py, test_worker_process.py, test_own_code.py.": (
+        "probes/policies/own_code_process "
         "probes/templates/inputs probes/templates/llamacpp_worker probes/templates/serving "
         "probes/templates/worker/__main__"
     ),
@@ -235,6 +236,7 @@ ELSEWHERE: dict[str, str] = {
     "Parts of a replay or of the gate, of which no report is without: tests of replays, renders and gates.": (
         "probes/attribution/render_report probes/caches/prefix_lookup probes/gate/observe/prompts "
         "probes/gate/prediction probes/tokenization/files probes/replay/changed_session "
+        "probes/replay/actual/policy_prompts "
         "probes/replay/compactions probes/replay/explanations/raised_turn "
         "probes/replay/summary probes/replay/totals probes/thinking/audit"
     ),

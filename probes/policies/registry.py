@@ -13,6 +13,7 @@ from functools import cache
 from ..errors import UsageError
 from .base import Action, ActionKind, Policy, Prepared
 from .kind import PolicyKind
+from .own_code import own_policy, read_code_spec
 from .servers import (
     as_is,
     flyto_mlx,
@@ -39,6 +40,7 @@ __all__ = [
     "Policy",
     "PolicyKind",
     "Prepared",
+    "cache_of",
     "canonical",
     "find_kind",
     "kind_of",
@@ -130,14 +132,18 @@ def read_spec(spec: str) -> tuple[PolicyKind, dict[str, str]]:
     kind = find_kind(spec)
     _, colon, rest = canonical(spec).partition(":")
     options: dict[str, str] = {}
-    for item in rest.split(",") if colon else ():
+    items = rest.split(",") if colon else []
+    for at, item in enumerate(items):
         option, equals, value = item.partition("=")
         if option not in kind.options:
             fix = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
             raise UsageError(f"the policy {kind.name} has no option {option!r}", where="--policy", fix=fix)
         values = kind.options[option].values
+        if kind.options[option].is_text and value:
+            options[option] = ",".join([value, *items[at + 1 :]])
+            break
         if not equals or value not in values:
-            fix = f"write {' or '.join(f'{option}={each}' for each in values)}"
+            fix = f"write {' or '.join(f'{option}={each}' for each in values or ('TEXT',))}"
             raise UsageError(f"the policy {kind.name} does not know {item!r}", where="--policy", fix=fix)
         if option in options:
             raise UsageError(f"{option!r} is given twice in {spec!r}", where="--policy", fix="give it once")
@@ -146,9 +152,25 @@ def read_spec(spec: str) -> tuple[PolicyKind, dict[str, str]]:
 
 
 def parse_policy(spec: str) -> Policy:
-    """Return the policy that a person named; see `read_spec`."""
+    """Return the policy that a person named, or that is their own code; see `read_spec`."""
+    if own := own_policy(spec):
+        return own
     kind, options = read_spec(spec)
     return kind.make(spec, kind.with_defaults(options))
+
+
+def cache_of(spec: str) -> tuple[str, dict[str, str]] | None:
+    """Return the cache that a policy's server keeps, and its options; None where nothing says.
+
+    Raises:
+        UsageError: a person's own code names a policy that there is not.
+    """
+    code = read_code_spec(spec)
+    named = code.cache if code else spec
+    if named is None or (code is None and kind_of(named) is None):
+        return None
+    kind, given = read_spec(named)
+    return kind.server_cache(given)
 
 
 @cache

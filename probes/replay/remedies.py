@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from ..policies.registry import parse_policy
 from .changed_session import ChangedSession
-from .replay_report import PolicyReport, Remedy, ReplayReport, TriedRemedy, TriedStep, TriedTurn
+from .replay_report import (
+    PolicyReport,
+    Remedy,
+    ReplayReport,
+    Totals,
+    TriedRemedy,
+    TriedStep,
+    TriedTurn,
+    TurnReport,
+)
+from .totals import totals
 
 if TYPE_CHECKING:
     from .replay import Replay
@@ -31,13 +41,13 @@ class _Tried:
     """What one replay with a set of remedies came to."""
 
     remedies: tuple[Remedy, ...]
-    policy: PolicyReport
+    turns: tuple[TurnReport, ...]
+    totals: Totals
     raised: int
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        totals = self.policy.totals
-        return self.raised, totals.avoidable, totals.reprefill
+        return self.raised, self.totals.avoidable, self.totals.reprefill
 
 
 def with_tried_remedies(replay: Replay, report: ReplayReport, most: int | None = None) -> ReplayReport:
@@ -74,14 +84,14 @@ def _tried(
     best = min(singles, key=lambda one: one.rank)
     everything = list(singles)
     for remedy in sorted(candidates[:most], key=lambda each: -each.saves):
-        left = best.policy.totals.avoidable
+        left = best.totals.avoidable
         if left <= _LEFT * before.totals.avoidable or left < before.server_cache.block_size:
             break
         if remedy in best.remedies:
             continue
         more = _replayed(replay, session, before, (*best.remedies, remedy))
         if more.rank < best.rank:
-            found[id(more)] = (*found[id(best)], _Step(more, best.policy.totals.reprefill))
+            found[id(more)] = (*found[id(best)], _Step(more, best.totals.reprefill))
             everything.append(more)
             best = more
     for one in sorted(everything, key=lambda each: each.rank):
@@ -97,27 +107,27 @@ class _Step:
 
     @property
     def report(self) -> TriedStep:
-        saves = max(0, self.before - self.tried.policy.totals.reprefill)
+        saves = max(0, self.before - self.tried.totals.reprefill)
         return TriedStep(self.tried.remedies[-1].set, saves)
 
 
 def _as_report(tried: _Tried, steps: Sequence[_Step], before: PolicyReport) -> TriedRemedy:
-    remedies, totals = tried.remedies, tried.policy.totals
+    remedies = tried.remedies
     one = remedies[0]
     remedy = Remedy(
         kind=one.kind if len({each.kind for each in remedies}) == 1 else "set",
         set=", then ".join(each.set for each in remedies),
         tokens=sum(each.tokens for each in remedies),
         paste="; ".join(each.paste for each in remedies if each.paste) or None,
-        saves=max(0, before.totals.reprefill - totals.reprefill),
+        saves=max(0, before.totals.reprefill - tried.totals.reprefill),
         apply=tuple(step for each in remedies for step in each.apply),
     )
     turns = tuple(
         TriedTurn(turn.turn, turn.reused, turn.reprefill, turn.unavoidable, turn.avoidable)
-        for turn in tried.policy.turns
+        for turn in tried.turns
     )
     shown = tuple(step.report for step in steps) if len(steps) > 1 else ()
-    return TriedRemedy(remedy, turns, totals, shown, tried.raised)
+    return TriedRemedy(remedy, turns, tried.totals, shown, tried.raised)
 
 
 def _candidates(policy: PolicyReport) -> list[Remedy]:
@@ -159,15 +169,16 @@ def _replayed(
     steps = [step for remedy in remedies for step in remedy.apply]
     policy = next((step.partition(":")[2] for step in steps if step.startswith("policy:")), before.policy)
     blocks = next((int(step.partition("=")[2]) for step in steps if step.startswith("cache:block=")), None)
-    again = replay.again(
-        session.with_(steps),
-        [parse_policy(policy)],
-        block_size=blocks,
-        unlimited="cache:larger" in steps,
-    )
-    for _ in again.turns():
-        pass
-    after = again.report().policies[0]
+    unlimited = "cache:larger" in steps
+    if all(step.startswith("cache:") for step in steps):
+        turns = replay.with_other_cache(policy, block_size=blocks, unlimited=unlimited)
+    else:
+        again = replay.again(
+            session.with_(steps), [parse_policy(policy)], block_size=blocks, unlimited=unlimited
+        )
+        for _ in again.turns():
+            pass
+        turns = again.report().policies[0].turns
     failed = {turn.turn for turn in before.turns if turn.error is not None}
-    raised = sum(turn.error is not None and turn.turn not in failed for turn in after.turns)
-    return _Tried(remedies, after, raised)
+    raised = sum(turn.error is not None and turn.turn not in failed for turn in turns)
+    return _Tried(remedies, turns, totals(turns), raised)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,33 +14,31 @@ from ... import __version__
 from ..attribution.kept_tokens import kept_tokens
 from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache, PromptBoundaries
-from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.registry import cache_name, server_cache
-from ..caches.stored_reply import Reply, Store, opens_thinking, reply_of, stored_length, stores_thinking
+from ..caches.registry import server_cache
+from ..caches.stored_reply import Reply, Store
 from ..caches.stored_sequences import StoredSequences
 from ..causes.reasoning import reasoning_lost
-from ..conversation import Request, Transcript, written_alike
+from ..conversation import Request, Transcript
 from ..cost.cost_report import Cost
 from ..cost.prefill_timer import PrefillTimer
 from ..errors import RenderError
-from ..models.layers import Layers
 from ..models.model import ReplayModel
 from ..policies.base import Policy, Prepared, render_prepared
 from ..policies.registry import shifts_states
-from ..tokenization.tokens import IncrementalEncoder
 from ..transcripts.grouping.arrival import in_order_of_arrival
 from ..transcripts.grouping.conversations import Continuation, Conversations
+from .actual.agreement import ArrivedTurn, Trials, agreement, with_actual, with_better_policies
+from .actual.policy_prompts import PolicyPrompts
 from .compactions import compaction_findings
-from .explanations.cache_misses import Eviction, cache_misses
 from .explanations.comparison import Comparison
 from .explanations.divergence import divergence, reply_divergence, since_previous
 from .explanations.explanation import Explanation, StoredReplyIds, explained_tokens, explanation
 from .explanations.raised_turn import RaiseExplainer
 from .findings import replay_findings
-from .lone_caches import Alone, LoneCaches, Step
-from .prefill_price import PrefillPrice
+from .lone_caches import Step
 from .replay_report import (
     SCHEMA,
+    Agreement,
     CacheCounts,
     CacheInfo,
     ClosestSequence,
@@ -50,6 +49,7 @@ from .replay_report import (
     VerifyReport,
     model_info,
 )
+from .session_caches import NewCache, PrefillPrice, SessionCaches, StoredTurn
 from .shared_heads import Head, head_chars, shared_head_findings
 from .summary import failure_of, summarise
 from .totals import conversation_reports, totals
@@ -60,10 +60,8 @@ if TYPE_CHECKING:
     from ..engine.states import StateLayout
     from ..models.state_size import StateSize
     from ..tokenization.tokens import Ids
-    from .replay_report import Divergence, UnreusedTokens
-
-#: Prompts between two comparisons with whole-text encoding; the last prompt is always compared.
-_CHECK_EVERY = 500
+    from .actual.server_log import ServerLog
+    from .replay_report import Divergence
 
 
 class Replay:
@@ -81,6 +79,8 @@ class Replay:
         prefilling: what runs or predicts the prefills; None for the engine, where there is one, without a
             limit.
         verify: compare each prefill from restored blocks with a cold one; needs `engine`.
+        compare: put what the server said of its reuse beside what is counted.
+        log: the server's log, for that; None for what the transcript's answers say.
         causes: look for the cause of each divergence.
     """
 
@@ -98,6 +98,8 @@ class Replay:
         layout: StateSize | StateLayout | None = None,
         verify: bool = False,
         causes: bool = True,
+        compare: bool = True,
+        log: ServerLog | None = None,
     ) -> None:
         self.transcript = transcript
         self.model = model
@@ -109,8 +111,11 @@ class Replay:
         self._layout = kept
         self.model_kind = kept.kind
         self.sizes = kept.sizes
+        self._aligned_block = model.state_size.aligned_block
         self.verifications: list[Verification] | None = [] if verify else None
         self.causes = causes
+        self.compare = compare
+        self.log = log
         self._block_size = block_size
         self.conversations = Conversations()
         self.requests: dict[int, Request] = {}
@@ -142,7 +147,7 @@ class Replay:
         """Return the report of the turns that have run."""
         hours = self._hours()
         cost = self.prefilling.cost
-        policies = tuple(run.report(cost, hours) for run in self._runs)
+        policies = with_better_policies([run.report(cost, hours) for run in self._runs])
         return ReplayReport(
             schema=SCHEMA,
             tplaudit=__version__,
@@ -195,7 +200,22 @@ class Replay:
             store=self.store,
             layout=self._layout,
             causes=False,
+            compare=False,
         )
+
+    def with_other_cache(
+        self, policy: str, *, block_size: int | None = None, unlimited: bool = False
+    ) -> tuple[TurnReport, ...]:
+        """Return what a policy's turns prefill with another cache, from the ids that they have: only counted.
+
+        Args:
+            policy: one of the policies, which has run to the end.
+            block_size: as of `again`.
+            unlimited: as of `again`.
+        """
+        run = next(run for run in self._runs if run.policy.name == policy)
+        other = self.again(self.transcript, [run.policy], block_size=block_size, unlimited=unlimited)
+        return tuple(run.counted_again(partial(other.new_cache, run.policy)))
 
     @property
     def finished(self) -> int:
@@ -210,6 +230,7 @@ class Replay:
             block_size=self._block_size,
             capacity_bytes=self.capacity_bytes if limited else None,
             sizes=self.sizes if limited else None,
+            aligned_block=self._aligned_block,
         )
         if not limited:
             cache.lift_limits()
@@ -252,19 +273,20 @@ class _PolicyRun:
         self.policy = policy
         self.turns: list[TurnReport] = []
         self.heads: list[Head] = []
-        self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
-        self._cache = replay.new_cache(policy)
-        self._marks = BoundaryFinder(self.encoder, Layers.of(replay.model_kind))
         self._stored = StoredSequences()
-        self._lone = LoneCaches(lambda: replay.new_cache(policy, limited=False), self._stored.sequence)
         self._kept: dict[int, _KeptPrompt] = {}
         self._stand_ins: dict[int, int | None] = {}
         self._prompts: dict[int, Prompt] = {}
-        self._looked_up: list[Continuation] = []
         self._raises = RaiseExplainer(policy, replay.model.template)
         # Servers that move states move those of plain layers only.
-        self._shifts = shifts_states(policy.name) and replay.model_kind == "plain"
+        shifts = shifts_states(policy.name) and replay.model_kind == "plain"
+        self._caches = SessionCaches(partial(replay.new_cache, policy), self._stored.sequence, shifts=shifts)
+        self._cache = self._caches.server
+        self._prompts_of = PolicyPrompts(
+            policy, replay.model, replay.model_kind, self._cache.wants_system_prefix
+        )
+        self.encoder = self._prompts_of.encoder
 
     def turn(
         self, request: Request, continuation: Continuation, rendered: list[tuple[Prepared, str, Ids]]
@@ -278,7 +300,7 @@ class _PolicyRun:
         """
         prepared = self.policy.prepare(request, self._replay.model.template)
         try:
-            prompt = self._prompt(continuation.turn, request, prepared, rendered)
+            prompt = self._prompts_of.prompt(continuation.turn, request, prepared, rendered)
             return self._replayed(prompt, continuation)
         except RenderError as error:
             self._stand_ins[continuation.turn] = self._base(continuation)
@@ -302,7 +324,8 @@ class _PolicyRun:
 
     def report(self, cost: CostModel | None, hours: float | None) -> PolicyReport:
         """Return the report of the turns so far; see `totals` for the arguments."""
-        turns = tuple(sorted(self.turns, key=lambda turn: turn.turn))
+        arrived, agreed = self._compared()
+        turns = tuple(sorted(arrived, key=lambda turn: turn.turn))
         counts = self._cache.statistics
         names = self._replay.conversations.names()
         return PolicyReport(
@@ -328,26 +351,74 @@ class _PolicyRun:
                 store=self._replay.store,
                 layers=self._replay.model_kind,
             ),
+            agreement=agreed,
         )
 
-    def _prompt(
-        self,
-        number: int,
-        request: Request,
-        prepared: Prepared,
-        rendered: list[tuple[Prepared, str, Ids]],
-    ) -> Prompt:
-        template = self._replay.model.template
-        same = next((entry for entry in rendered if _same_input(entry[0], prepared)), None)
-        if same is None:
-            text, prepared = render_prepared(prepared, template)
-            ids = self.encoder.encode(text)
-            rendered.append((prepared, text, ids))
-        else:
-            _, text, ids = same
-        return Prompt(
-            number, request, prepared.request, text, ids, template, prepared.profile, prepared.actions
+    def counted_again(self, new_cache: NewCache) -> Iterator[TurnReport]:
+        """Yield by turn what each prefills with caches that `new_cache` makes; no cause is looked for."""
+        caches = SessionCaches(new_cache, self._stored.sequence)
+        found = [
+            turn if turn.error is not None else self._counted(turn, self._kept[turn.turn], caches)
+            for turn in self.turns
+        ]
+        yield from sorted(found, key=lambda turn: turn.turn)
+
+    def _counted(self, report: TurnReport, kept: _KeptPrompt, caches: SessionCaches) -> TurnReport:
+        sequence = self._stored.sequence(report.turn)
+        ids = sequence[: kept.prompt_tokens]
+        found = caches.look_up(kept.turn, ids)
+        with caches.server.pin(found.match):
+            caches.server.store(sequence, match=found.match, marks=kept.turn.step.marks)
+        caches.store(kept.turn, ids, sequence)
+        return replace(
+            report,
+            divergence=None,
+            since_previous=None,
+            reused=found.match.reused,
+            reprefill=found.reprefill,
+            unavoidable=found.unavoidable,
+            avoidable=found.reprefill - found.unavoidable,
+            losses=found.losses,
+            cost=None,
+            explained=None,
         )
+
+    def _compared(self) -> tuple[Sequence[TurnReport], Agreement | None]:
+        """Return the turns with what the server said of its reuse, and how far that agrees."""
+        replay = self._replay
+        if not replay.compare:
+            return self.turns, None
+        turns, lines = with_actual(self.turns, replay.requests, replay.log)
+        trials = Trials(
+            self._what_was_stored,
+            lambda limited: replay.new_cache(self.policy, limited=limited),
+            replay.store,
+        )
+        return turns, agreement(self.policy.name, turns, replay.requests.values(), lines, trials)
+
+    def _what_was_stored(self, last: int | None, store: Store) -> list[ArrivedTurn]:
+        """Return what the turns up to one stored, or would have with the replies, in order of arrival."""
+        found = []
+        conversations = {turn.turn: turn.conversation for turn in self.turns}
+        for turn, kept in self._kept.items():
+            read = (
+                partial(self._read_stored, turn)
+                if store == self._replay.store
+                else partial(self._read, turn, store)
+            )
+            found.append(ArrivedTurn(turn, conversations[turn], kept.turn.base, read))
+            if turn == last:
+                break
+        return found
+
+    def _read_stored(self, turn: int) -> tuple[Ids, Ids, PromptBoundaries]:
+        sequence, step = self._stored.sequence(turn), self._kept[turn].turn.step
+        return sequence[: step.prompt_tokens], sequence, step.marks
+
+    def _read(self, turn: int, store: Store) -> tuple[Ids, Ids, PromptBoundaries]:
+        prompt = self._prompt_of(turn)
+        _, output = self._prompts_of.reply(prompt, store)
+        return prompt.ids, np.concatenate([prompt.ids, output]), self._prompts_of.boundaries(prompt, output)
 
     def _replayed(self, prompt: Prompt, continuation: Continuation) -> TurnReport:
         ids = prompt.ids
@@ -358,27 +429,24 @@ class _PolicyRun:
         closest = self._stored.closest(ids)
         if continuation.predecessor is None:
             self.heads.append(self._head(prompt))
-        alone = self._alone(compared, base)
-        match = self._cache.match(ids)
-        self._looked_up.append(continuation)
-        reprefill = len(ids) - match.reused
-        unavoidable = reprefill
-        if compared is not None:
-            unavoidable = min(reprefill, max(1, len(ids) - alone.unaltered))
-        lost = self._misses(prompt, continuation, base, match, alone)
-        price = self._price(base, len(ids), match.reused, unavoidable)
+        reply, output = self._prompts_of.reply(prompt, self._replay.store)
+        marks = self._prompts_of.boundaries(prompt, output)
+        shared = self._stored.shared_with(ids, self._caches.conversation(base)) if base is not None else 0
+        kept = self._kept_tokens(compared, base)
+        turn = StoredTurn(Step(prompt.turn, len(ids), marks), continuation, base, kept, shared)
+        found = self._caches.look_up(turn, ids)
+        match = found.match
+        price = self._caches.price(turn, found)
         why = self._explained(compared, base, price)
         parted = self._parted(compared, base, why)
         same = compared is not None and base == continuation.predecessor
         since = since_previous(compared, why) if compared is not None and same else None
-        reply, output = self._reply(prompt)
-        marks = self._marks.read(prompt, replied=bool(len(output)))
         with self._cache.pin(match):
             cost = self._prefill(prompt, output, match, marks)
         sequence = np.concatenate([ids, output]) if len(output) else ids
-        self._lone.store(base, Step(prompt.turn, len(ids), marks), ids, sequence)
+        self._caches.store(turn, ids, sequence)
         self._stored.add(prompt.turn, sequence)
-        self._kept[prompt.turn] = _KeptPrompt(Step(prompt.turn, len(ids), marks), base, reply, len(output))
+        self._kept[prompt.turn] = _KeptPrompt(turn, reply, len(output))
         self._prompts.pop(base or 0, None)
         self._prompts[prompt.turn] = prompt
         return TurnReport(
@@ -394,14 +462,14 @@ class _PolicyRun:
             divergence=parted,
             since_previous=since,
             reused=match.reused,
-            reprefill=reprefill,
-            unavoidable=unavoidable,
-            avoidable=reprefill - unavoidable,
-            losses=lost,
+            reprefill=found.reprefill,
+            unavoidable=found.unavoidable,
+            avoidable=found.reprefill - found.unavoidable,
+            losses=found.losses,
             cost=cost,
             actions=prompt.actions,
             reply=StoredReply(len(output), reply.source) if reply else None,
-            explained=explained_tokens(price, why, lost) if self._replay.causes else None,
+            explained=explained_tokens(price, why, found.losses) if self._replay.causes else None,
         )
 
     def _head(self, prompt: Prompt) -> Head:
@@ -410,49 +478,16 @@ class _PolicyRun:
         shared = {head.turn: self._stored.shared_with(prompt.ids, (head.turn,)) for head in self.heads}
         return Head(prompt.turn, tokens, shared)
 
-    def _alone(self, compared: Comparison | None, base: int | None) -> Alone:
-        """Tell what a prompt would get if its conversation were alone."""
+    def _kept_tokens(self, compared: Comparison | None, base: int | None) -> int:
+        """Return how many of a prompt's tokens stand before what its predecessor did not have."""
         if compared is None or base is None:
-            return Alone(0, 0)
+            return 0
         earlier, later = compared.earlier, compared.later
         new = self._replay.conversations.new_messages(earlier.client, later.client)
         if self._kept[base].output and _is_replied_to(compared):
             # What is stored of the predecessor ends in its reply, which is then no new message.
             new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
-        encode = self.encoder.fork().encode
-        kept = kept_tokens(earlier, later, new, compared.body_is_prefix, encode)
-        return self._lone.follow(base, self._chain(base), later.ids, kept)
-
-    def _chain(self, turn: int) -> tuple[Step, ...]:
-        """Return the steps of a request's chain, the first one first."""
-        steps: list[Step] = []
-        at: int | None = turn
-        while at is not None:
-            kept = self._kept[at]
-            steps.append(kept.step)
-            at = kept.base
-        return tuple(reversed(steps))
-
-    def _misses(
-        self, prompt: Prompt, continuation: Continuation, base: int | None, match: Match, alone: Alone
-    ) -> tuple[UnreusedTokens, ...]:
-        """Tell a block's rest from what was evicted."""
-        if base is None:
-            return ()
-        shared = self._stored.shared_with(prompt.ids, (step.turn for step in self._chain(base)))
-        return cache_misses(
-            self._cache, match, alone, shared, len(prompt.ids), self._eviction(continuation, match)
-        )
-
-    def _eviction(self, continuation: Continuation, match: Match) -> Eviction:
-        """Name the request that took the room: the one in whose turn it was, else the last one beside."""
-        by = self._looked_up[match.evicted - 1] if match.evicted is not None else None
-        if by is None or by.turn == continuation.turn:
-            others = (
-                each for each in reversed(self._looked_up) if each.conversation != continuation.conversation
-            )
-            by = next(others, by or continuation)
-        return Eviction(by.turn, by.conversation)
+        return kept_tokens(earlier, later, new, compared.body_is_prefix, self.encoder.fork().encode)
 
     def _parted(
         self, compared: Comparison | None, base: int | None, why: Explanation | None
@@ -469,41 +504,13 @@ class _PolicyRun:
         ids, size = compared.later.ids, self._cache.block_size
         shared = self._stored.shared_with(ids, (base,))
         kept = self._kept[base]
-        if shared == kept.step.prompt_tokens + kept.output:
+        if shared == kept.prompt_tokens + kept.output:
             return None
         if kept.reply and kept.output and compared.is_prefix and shared >= len(compared.earlier.ids):
             if shared == len(ids) or not _is_replied_to(compared):
                 return None  # the same prompt again, or a reply that its client had no use for
             return reply_divergence(compared, kept.reply, kept.output, shared, size, why)
         return divergence(compared, size, why)
-
-    def _reply(self, prompt: Prompt) -> tuple[Reply | None, Ids]:
-        """Return a prompt's reply, and what of its ids the server stores; nothing where it stores prompts."""
-        replay = self._replay
-        nothing = prompt.ids[:0]
-        if replay.store == "prompt":
-            return None, nothing
-        reply = reply_of(prompt, self.policy, replay.model.tokenizer)
-        if reply is None:
-            return None, nothing
-        length = stored_length(
-            len(prompt.ids),
-            len(reply.ids),
-            replay.store,
-            open_think=opens_thinking(prompt),
-            output_cacheable=stores_thinking(cache_name(self.policy), replay.model.template, prompt),
-        )
-        return reply, reply.ids[: length - len(prompt.ids)]
-
-    def _price(self, base: int | None, length: int, reused: int, unavoidable: int) -> PrefillPrice:
-        """Return what a turn prefills, and what it would by the rule of its conversation's own cache."""
-
-        def reuse(shared: int, other_length: int) -> int:
-            if base is None:
-                return 0
-            return self._lone.would_reuse(base, self._chain(base), shared, other_length)
-
-        return PrefillPrice(reuse, length, reused, unavoidable, self._cache.block_size, self._shifts)
 
     def _explained(
         self, compared: Comparison | None, base: int | None, price: PrefillPrice
@@ -522,7 +529,7 @@ class _PolicyRun:
             return self._prompts[turn]
         client, template = self._replay.requests[turn], self._replay.model.template
         text, prepared = render_prepared(self.policy.prepare(client, template), template)
-        ids = self._stored.sequence(turn)[: self._kept[turn].step.prompt_tokens]
+        ids = self._stored.sequence(turn)[: self._kept[turn].prompt_tokens]
         return Prompt(turn, client, prepared.request, text, ids, template, prepared.profile, prepared.actions)
 
     def _prefill(self, prompt: Prompt, output: Ids, match: Match, marks: PromptBoundaries) -> Cost | None:
@@ -547,16 +554,19 @@ class _KeptPrompt:
     """What is kept of a turn that stored a sequence.
 
     Attributes:
-        step: what its conversation's own cache is made of.
-        base: the turn whose sequence it went on from; None where a conversation begins.
+        turn: what the caches have to know of it.
         reply: its reply, where that is stored.
         output: how many of the reply's ids are stored.
     """
 
-    step: Step
-    base: int | None
+    turn: StoredTurn
     reply: Reply | None
     output: int
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of its prompt."""
+        return self.turn.step.prompt_tokens
 
 
 def _is_replied_to(compared: Comparison) -> bool:
@@ -568,19 +578,3 @@ def _is_replied_to(compared: Comparison) -> bool:
     if "role" in data:
         return bool(data["role"] == "assistant")
     return not str(data.get("type", "")).endswith("_output")
-
-
-def _same_input(one: Prepared, other: Prepared) -> bool:
-    """Tell whether two policies' requests render alike because they are the same, key order included."""
-    first, second = one.request, other.request
-    return (
-        one.error is other.error is None
-        and one.profile == other.profile
-        and first.now == second.now
-        and first.partial == second.partial
-        and first.template == second.template
-        and written_alike(first.tools, second.tools)
-        and written_alike(first.kwargs, second.kwargs)
-        and len(first.messages) == len(second.messages)
-        and all(written_alike(a.data, b.data) for a, b in zip(first.messages, second.messages, strict=True))
-    )

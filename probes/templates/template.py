@@ -293,6 +293,27 @@ class ChatTemplate:
         )
         return self._one(self._asked(name, job, None)).text
 
+    def render_bare(
+        self, turns: Sequence[tuple[str, str]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
+        """Render turns as servers do that test a template when they start, in a sandbox of their own.
+
+        The sandbox has loop controls and nothing else that transformers adds: no special tokens, no
+        `raise_exception`, `strftime_now` and generation tag, Jinja's own `tojson`, `dict` and `namespace`.
+        Beside `messages` there is only `add_generation_prompt`, false.
+
+        Args:
+            turns: pairs of a role and a text.
+            tools: which of several named templates is meant (`choose`); the template does not see them.
+
+        Raises:
+            RenderError: see `render`.
+        """
+        (outcome,) = self._bounded(self._name(tools), [Task("bare", None, (list(turns),))])
+        if isinstance(outcome, RenderError):
+            raise outcome.with_traceback(None)
+        return str(outcome)
+
     def render_and_locate(
         self,
         request: Request,

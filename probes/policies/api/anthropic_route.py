@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
+from ...errors import RenderError
 from ..base import Action, Prepared
+from ..rewrite.tool_texts import call_line, result_prefix
 from ..rewrite.user_notes import BOUNDARY_KEY
 
 BILLING_HEADER = "x-anthropic-billing-header:"
@@ -42,11 +44,22 @@ class AnthropicRules:
         split_results: whether, without `tool_role`, each tool result is a user turn of its own.
         results_last: whether all text of a user turn comes before its tool results; else each stays in its
             place.
+        results_first: whether all text of a user turn comes after its tool results.
+        parts: whether texts and images of a message stay a list, in order, unless it is one text; then a user
+            turn without any vanishes, and the content of an assistant turn without any is None. Else texts
+            are joined by `between_blocks`.
+        result_parts: whether the texts of a tool result, without empty ones, stay a list unless it is one.
+        empty_texts: whether empty texts count, where `parts` are kept.
+        between_thoughts: joins thinking blocks that become a field.
         call_type: whether a tool call says `type: function`.
         marks_boundaries: whether turns made of tool calls and results carry `_preserve_role_boundary`.
         dropped_system: beginnings of blocks of the top-level system text that are left out.
         clean_system: what is done to the text of each system message; None where nothing is.
         document: returns the text of a document block, or None where the server leaves it out.
+        needs_result: whether a request with a tool result without `content` is refused.
+        no_description: the description of a tool without one.
+        empty_blocks: whether text blocks of messages that have no text count as lines; else they are left
+            out.
     """
 
     tool_role: bool = True
@@ -57,11 +70,18 @@ class AnthropicRules:
     after_thinking: str = "\n\n"
     split_results: bool = True
     results_last: bool = False
+    results_first: bool = False
+    parts: bool = False
+    result_parts: bool = False
+    empty_texts: bool = True
     call_type: bool = True
     marks_boundaries: bool = False
     dropped_system: tuple[str, ...] = (BILLING_HEADER,)
     clean_system: Callable[[str], str] | None = None
     document: Callable[[Block], str | None] = lambda block: None
+    needs_result: bool = False
+    no_description: str | None = ""
+    empty_blocks: bool = True
 
 
 def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
@@ -92,19 +112,32 @@ def convert_anthropic(request: Request, rules: AnthropicRules) -> Prepared:
             roles = ", ".join(turn.role for turn in turns) or "nothing"
             actions.append(Action("converted", (message.index,), f"its blocks become turns: {roles}"))
     converted = request.replace(
-        messages=tuple(messages), tools=anthropic_tools(request.tools), system=None, dialect="openai-chat"
+        messages=tuple(messages),
+        tools=anthropic_tools(request.tools, rules.no_description),
+        system=None,
+        dialect="openai-chat",
     )
-    return Prepared(converted, tuple(actions))
+    error = RenderError("HTTP 422", "a tool result has no content")
+    refused = rules.needs_result and any(map(_lacks_result, request.messages))
+    return Prepared(converted, tuple(actions), error=error if refused else None)
 
 
-def anthropic_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
+def _lacks_result(message: Message) -> bool:
+    blocks = message.content if isinstance(message.content, list) else []
+    results = [block for block in blocks if isinstance(block, Mapping) and block.get("type") == "tool_result"]
+    return any("content" not in block for block in results)
+
+
+def anthropic_tools(
+    tools: Iterable[Mapping[str, Any]] | None, no_description: str | None = ""
+) -> tuple[Mapping[str, Any], ...] | None:
     """Return Anthropic tools in OpenAI form, without those that Anthropic's machines run; None for none."""
     converted = tuple(
         {
             "type": "function",
             "function": {
                 "name": tool.get("name", ""),
-                "description": tool.get("description") or "",
+                "description": tool.get("description") or no_description,
                 "parameters": tool.get("input_schema") or {},
             },
         }
@@ -112,6 +145,12 @@ def anthropic_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[
         if not str(tool.get("type") or "").startswith(SERVER_TOOLS)
     )
     return converted or None
+
+
+def object_schema(tool: Mapping[str, Any]) -> Any:
+    """Return an Anthropic tool's schema, with `type: object` where it names no type, as two servers do."""
+    schema = tool.get("input_schema")
+    return {**schema, "type": "object"} if isinstance(schema, Mapping) and "type" not in schema else schema
 
 
 def result_text(content: Any, between: str = "\n") -> str:
@@ -125,6 +164,11 @@ def result_text(content: Any, between: str = "\n") -> str:
         text = _text(content)
         return json.dumps(content) if text is None else text
     return "" if content is None else str(content)
+
+
+def one_text(parts: list[dict[str, Any]]) -> Any:
+    """Return a list of content parts as it is, its text where it is one text, and None for none."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts or None
 
 
 def image_part(block: Block) -> dict[str, Any] | None:
@@ -176,21 +220,31 @@ class _Turn:
     rules: AnthropicRules
     text: str | None = None
     images: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
     separator: str = ""
 
     def add(self, text: str, separator: str | None = None) -> None:
+        if self.rules.parts:
+            if text or self.rules.empty_texts:
+                self.parts.append({"type": "text", "text": text})
+            return
         self.text = text if self.text is None else f"{self.text}{self.separator}{text}"
         self.separator = self.rules.between_blocks if separator is None else separator
+
+    def show(self, image: dict[str, Any]) -> None:
+        (self.parts if self.rules.parts else self.images).append(image)
 
     def think(self, reasoning: str) -> None:
         self.add(f"<think>\n{reasoning}\n</think>", self.rules.after_thinking)
 
     @property
     def empty(self) -> bool:
-        return self.text is None and not self.images
+        return self.text is None and not self.images and not self.parts
 
     @property
     def content(self) -> Any:
+        if self.rules.parts:
+            return one_text(self.parts)
         if not self.images:
             return self.text or ""
         texts = [] if self.text is None else [{"type": "text", "text": self.text}]
@@ -230,7 +284,7 @@ def _assistant(message: Message, blocks: list[Any], rules: AnthropicRules) -> tu
         if kind == "tool_use" and rules.tool_role:
             calls.append(_call(block, rules))
         elif kind == "tool_use":
-            turn.add(f"[Calling tool: {block.get('name', '')}({json.dumps(block.get('input', {}))})]")
+            turn.add(call_line(block.get("name", ""), json.dumps(block.get("input", {}))))
             bounded = True
         elif kind == "thinking" and rules.reasoning == "field":
             thoughts += [str(block["thinking"])] if block.get("thinking") else []
@@ -267,6 +321,8 @@ def _other(
             bounded = True
         elif rules.results_last:
             results.append(Message(_result(block, rules), message.index))
+        elif rules.results_first:
+            turns.append(Message(_result(block, rules), message.index))
         else:
             turns += [] if turn.empty else [Message({"role": role, "content": turn.content}, message.index)]
             turns.append(Message(_result(block, rules), message.index))
@@ -274,12 +330,13 @@ def _other(
         if isinstance(inner := block.get("content"), list):
             pictures = [item for item in inner if isinstance(item, Mapping) and item.get("type") == "image"]
             lost += [str(item["type"]) for item in pictures if not _common(item, turn, rules)]
-    if not turn.empty or not (turns or results):
+    vanishes = rules.parts and role == "user"
+    if not turn.empty or not (turns or results or vanishes):
         marked = {BOUNDARY_KEY: True} if bounded and rules.marks_boundaries else {}
-        if turn.images or marked:
+        if isinstance(turn.content, list) or marked:
             turns.append(Message({"role": role, "content": turn.content, **marked}, message.index))
         else:
-            turns.append(_plain(message, role, turn.content, rules))
+            turns.append(_plain(message, role, turn.content or "", rules))
     return turns + results, lost
 
 
@@ -287,10 +344,11 @@ def _common(block: Block, turn: _Turn, rules: AnthropicRules) -> bool:
     """Add a block that all roles may have; return whether the server keeps it."""
     kind = block.get("type")
     if (text := _text(block)) is not None:
-        turn.add(text)
+        if text or rules.empty_blocks:
+            turn.add(text)
         return True
     if kind == "image" and rules.images and (part := image_part(block)):
-        turn.images.append(part)
+        turn.show(part)
         return True
     if kind == "thinking" and rules.reasoning == "inline":
         if block.get("thinking"):
@@ -314,8 +372,13 @@ def _call(block: Block, rules: AnthropicRules) -> dict[str, Any]:
 
 def _result(block: Block, rules: AnthropicRules) -> dict[str, Any]:
     if rules.tool_role:
-        text = result_text(block.get("content"), rules.between_blocks)
-        return {"role": "tool", "tool_call_id": block.get("tool_use_id", ""), "content": text}
+        content = block.get("content")
+        if rules.result_parts and isinstance(content, list):
+            texts = [text for item in content if (text := _text(item))]
+            given = one_text([{"type": "text", "text": text} for text in texts]) or ""
+        else:
+            given = result_text(content, rules.between_blocks)
+        return {"role": "tool", "tool_call_id": block.get("tool_use_id", ""), "content": given}
     marked = {BOUNDARY_KEY: True} if rules.marks_boundaries else {}
     return {"role": "user", "content": _flattened(block, rules), **marked}
 
@@ -323,4 +386,4 @@ def _result(block: Block, rules: AnthropicRules) -> dict[str, Any]:
 def _flattened(block: Block, rules: AnthropicRules) -> str:
     kind = "Error" if block.get("is_error") else "Result"
     text = result_text(block.get("content"), rules.between_blocks)
-    return f"[Tool {kind} ({block.get('tool_use_id', '')})]: {text}"
+    return f"{result_prefix(block.get('tool_use_id', ''), kind)}{text}"

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...conversation import Message, Piece
+from ...errors import RenderError
 from ...templates.template import ChatTemplate
-from ..base import Action, Messages, Rewrite
+from ..base import Action, Messages, Prepared, Rewrite
 from ..rewrite.reasoning import template_text, with_reasoning
 from ..rewrite.system_turns import has_role
 from ..rewrite.texts import Text, cover, flat_text, join, rebuilt
+from ..rewrite.tool_arguments import with_calls
+from ..rewrite.tool_texts import call_lines, result_prefix
 from ..rewrite.user_notes import BOUNDARY_KEY
 from .anthropic_route import image_part
 
@@ -42,6 +45,11 @@ _PARSERS = (
     ("<tool_call>", "tool_call.name"),
 )
 _EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+#: Keywords of JSON Schema whose values are schemas, or lists of schemas.
+_SCHEMA_KEYS = frozenset(
+    ("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else")
+)
+_SCHEMA_LISTS = frozenset(("oneOf", "anyOf", "allOf", "prefixItems"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +74,19 @@ def supports_tools(template: ChatTemplate | None) -> bool:
     """Return whether the server hands tool calls and results to the template in their structure.
 
     Either mlx-lm knows how to parse the model's tool calls, or the template compares a role with `tool` and
-    mentions `tool_calls`. Both go by words in the template's source; what mlx-lm reads off a vocabulary is
-    not seen here.
+    mentions `tool_calls`.
     """
     text = template_text(template)
-    known = any(all(word in text for word in words) for words in _PARSERS)
-    return known or (bool(_TOOL_ROLE.search(text)) and "tool_calls" in text)
+    return has_tool_parser(template) or (bool(_TOOL_ROLE.search(text)) and "tool_calls" in text)
+
+
+def has_tool_parser(template: ChatTemplate | None) -> bool:
+    """Return whether mlx-lm knows how to parse the model's tool calls, by words in the template's source.
+
+    What mlx-lm reads off a vocabulary is not seen here.
+    """
+    text = template_text(template)
+    return any(all(word in text for word in words) for words in _PARSERS)
 
 
 def parsed_arguments(arguments: Any) -> Any:
@@ -87,20 +102,92 @@ def parsed_arguments(arguments: Any) -> Any:
         return text
 
 
-def template_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
-    """Return function tools with name, description and parameters only, in this order; None for none."""
+def with_checked_arguments(start: Prepared) -> Prepared:
+    """Return a request with the arguments of tool calls as the JSON text of an object, an empty text as `{}`.
+
+    The server refuses anything else (omlx/api/openai_models.py, `_coerce_tool_call_arguments`).
+    """
+    refused: list[str] = []
+
+    def change(call: Any) -> Any:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or "arguments" not in function:
+            return call
+        given = function["arguments"]
+        text = _object_text(given)
+        if text is None:
+            refused.append(str(given))
+        return call if text in (given, None) else {**call, "function": {**function, "arguments": text}}
+
+    checked = tuple(with_calls(message, change) for message in start.request.messages)
+    after = dataclasses.replace(start, request=start.request.replace(messages=checked))
+    if not refused:
+        return after
+    error = RenderError("HTTP 422", f"the arguments of a tool call are no JSON object: {refused[0]!r}")
+    return dataclasses.replace(after, error=error)
+
+
+def _object_text(arguments: Any) -> str | None:
+    """Return arguments as the JSON text of an object; None where they are none."""
+    if isinstance(arguments, Mapping):
+        return json.dumps(arguments, ensure_ascii=False)
+    if not isinstance(arguments, str):
+        return None
+    if not arguments.strip():
+        return "{}"
+    try:
+        return arguments if isinstance(json.loads(arguments), dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def template_tools(
+    tools: Iterable[Mapping[str, Any]] | None, *, describe: bool = True
+) -> tuple[Mapping[str, Any], ...] | None:
+    """Return function tools with name, description and parameters only, in this order; None for none.
+
+    Args:
+        tools: the tools in OpenAI form.
+        describe: whether every schema of a property, and within one, gets a description, if only an empty
+            one; else a null stays, too.
+    """
     converted = []
     for tool in tools or ():
         function = tool.get("function")
-        if tool.get("type") == "function" and isinstance(function, Mapping) and function:
-            parameters = function.get("parameters")
+        if tool.get("type", "function") == "function" and isinstance(function, Mapping) and function:
+            description, parameters = function.get("description", ""), function.get("parameters")
+            if describe:
+                parameters = _described(_EMPTY_SCHEMA if parameters is None else parameters, False)
+            elif "parameters" not in function:
+                parameters = _EMPTY_SCHEMA
             kept = {
                 "name": function.get("name", ""),
-                "description": function.get("description") or "",
-                "parameters": _EMPTY_SCHEMA if parameters is None else parameters,
+                "description": (description or "") if describe else description,
+                "parameters": parameters,
             }
             converted.append({"type": "function", "function": kept})
     return tuple(converted) or None
+
+
+def _described(value: Any, is_schema: bool) -> Any:
+    """Return JSON with an empty description in each schema that has none, but for the outermost."""
+    if isinstance(value, list):
+        return [_described(item, False) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    copied = {key: _described_value(key, child) for key, child in value.items()}
+    if is_schema:
+        told = copied.get("description")
+        copied["description"] = "" if told is None else str(told)
+    return copied
+
+
+def _described_value(key: str, value: Any) -> Any:
+    if key == "properties" and isinstance(value, Mapping):
+        return {name: _described(schema, True) for name, schema in value.items()}
+    if key in _SCHEMA_LISTS and isinstance(value, list):
+        return [_described(schema, True) for schema in value]
+    return _described(value, key in _SCHEMA_KEYS)
 
 
 def extract(messages: Messages, rules: ChatRules) -> Rewrite:
@@ -167,7 +254,7 @@ def _result(message: Message, rules: ChatRules) -> Message:
             text.text,
             text.pieces(),
         )
-    before = Text(f"[Tool Result ({identity})]: ", ((0, message.index),))
+    before = Text(result_prefix(identity), ((0, message.index),))
     return _plain(message, "user", join((before, text), ""), {BOUNDARY_KEY: True})
 
 
@@ -189,10 +276,7 @@ def _calling(
             for call, function in zip(known, named, strict=True)
         ]
         return _plain(message, "assistant", text, {**extra, "tool_calls": structured, BOUNDARY_KEY: True})
-    lines = [
-        f"[Calling tool: {each.get('name', 'unknown')}({each.get('arguments', '{}')})]" for each in named
-    ]
-    written = [Text(line, ((0, message.index),)) for line in lines]
+    written = [Text(line, ((0, message.index),)) for line in call_lines(known)]
     whole = join((text, *written) if text or not written else written, "\n")
     return _plain(message, "assistant", whole, {**extra, BOUNDARY_KEY: True})
 

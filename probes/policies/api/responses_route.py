@@ -32,12 +32,24 @@ class ResponsesRules:
         between_parts: joins the texts of one message, and those of a tool's output.
         join_calls: whether neighbouring function calls, and the assistant text before them, are one turn;
             else each call is a turn of its own. `calls` joins calls, but not the text before them.
+        calls_reason: whether reasoning before function calls goes to their turn; else it waits for the next
+            assistant message.
+        list_outputs: what a tool's output that is a list becomes: its texts as one, its JSON text, or the
+            same list.
+        raw_arguments: whether the arguments of function calls stay the text that they are.
+        lists: whether contents stay lists of parts, of which a text becomes one.
+        empty_parts: whether parts of messages without text count as lines; else they are left out.
     """
 
     reasoning: bool = True
     images: bool = False
     between_parts: str = "\n"
     join_calls: bool | Literal["calls"] = True
+    list_outputs: Literal["text", "json", "parts"] = "text"
+    raw_arguments: bool = False
+    empty_parts: bool = True
+    lists: bool = False
+    calls_reason: bool = True
 
 
 def convert_responses(request: Request, rules: ResponsesRules) -> Prepared:
@@ -98,10 +110,10 @@ class _Builder:
         elif kind == "reasoning":
             self._reasoning(item)
         elif kind == "function_call" and not self.rules.join_calls:
-            call = {"role": "assistant", "content": "", "tool_calls": [_call(item.data)]}
+            call = {"role": "assistant", "content": "", "tool_calls": [self._call(item.data)]}
             self.messages.append(Message(call, item.index))
         elif kind == "function_call":
-            self.calls.append(_call(item.data))
+            self.calls.append(self._call(item.data))
             self.callers.append(item.index)
         elif kind == "function_call_output":
             self._flush_calls()
@@ -124,6 +136,8 @@ class _Builder:
         self.messages.append(item if item.data == data else Message(data, item.index))
 
     def _content(self, content: Any) -> Any:
+        if self.rules.lists and isinstance(content, str) and content:
+            return [{"type": "text", "text": content}]
         if not isinstance(content, list):
             return content if isinstance(content, str) else "" if content is None else str(content)
         parts: list[dict[str, Any]] = []
@@ -134,9 +148,10 @@ class _Builder:
                 parts.append({"type": "text", "text": part.get("text") or ""})
             elif isinstance(part, Mapping) and part.get("type") == "input_image" and self.rules.images:
                 parts.append(_image(part))
-        if any(part["type"] == "input_image" for part in parts):
+        if self.rules.lists or any(part["type"] == "input_image" for part in parts):
             return parts
-        return self.rules.between_parts.join(part["text"] for part in parts)
+        texts = (part["text"] for part in parts)
+        return self.rules.between_parts.join(text for text in texts if text or self.rules.empty_parts)
 
     def _reasoning(self, item: Message) -> None:
         summary = item.data.get("summary")
@@ -147,7 +162,9 @@ class _Builder:
 
     def _output(self, item: Message) -> None:
         output = item.data.get("output") or ""
-        if isinstance(output, list):
+        if self.rules.list_outputs == "json" and isinstance(output, list | Mapping):
+            output = json.dumps(output)
+        elif isinstance(output, list) and self.rules.list_outputs == "text":
             output = self._output_text(output, item.index)
         identity = item.data.get("call_id") or ""
         self.messages.append(
@@ -179,8 +196,8 @@ class _Builder:
             return
         last = self.messages[-1] if self.messages else None
         extra: dict[str, Any] = {"tool_calls": self.calls}
-        if self.reasoning:
-            extra["reasoning_content"] = self.reasoning
+        if self.reasoning and self.rules.calls_reason:
+            extra["reasoning_content"], self.reasoning = self.reasoning, ""
         joins = self.rules.join_calls is True
         if joins and last is not None and last.role == "assistant" and "tool_calls" not in last.data:
             self.messages[-1] = last.replace(**extra)
@@ -189,7 +206,17 @@ class _Builder:
         self.actions.append(
             Action("converted", tuple(self.callers), "neighbouring function calls become one assistant turn")
         )
-        self.calls, self.callers, self.reasoning = [], [], ""
+        self.calls, self.callers = [], []
+
+    def _call(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        given = data.get("arguments")
+        arguments = given if self.rules.raw_arguments else parsed_arguments(given or "{}")
+        function = {"name": data.get("name") or "", "arguments": arguments}
+        return {
+            "id": data.get("call_id") or data.get("id") or "",
+            "type": "function",
+            "function": function,
+        }
 
     def _flush_images(self) -> None:
         if self.images:
@@ -200,8 +227,3 @@ class _Builder:
 def _image(part: Mapping[str, Any]) -> dict[str, Any]:
     url = part.get("image_url", part.get("url", ""))
     return {"type": "input_image", "image_url": url, "detail": part.get("detail", "auto")}
-
-
-def _call(data: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": data.get("name") or "", "arguments": parsed_arguments(data.get("arguments") or "{}")}
-    return {"id": data.get("call_id") or data.get("id") or "", "type": "function", "function": function}

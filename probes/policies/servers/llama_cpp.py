@@ -25,7 +25,7 @@ from ...templates.template import ChatTemplate
 from ...text import common_prefix
 from ..api.routes import body_effort, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ON, PassesOn, PolicyKind, PolicyOption
+from ..kind import ON, PassesOn, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.own_template import extended
 from ..rewrite.part_texts import as_system, joined
 from ..rewrite.reasoning import template_text
@@ -434,14 +434,17 @@ KINDS = (
         options={
             "reasoning_preserve": ON,
             "prefill_assistant": ON,
+            "slots": PolicyOption(("1", "2", "4", "8"), "4"),
             "version": PolicyOption((NEWEST, OLDER), NEWEST),
         },
+        cache_options=("slots",),
         aliases=("llama-server",),
         # The flag: ggml-org/llama.cpp, common/arg.cpp.
         kwargs_setting="llama-server … --chat-template-kwargs '{}'",
         checks=(PassesOn("llama.cpp", 5, "HTTP 500"),),
         # `--cache-reuse N`: ggml-org/llama.cpp, tools/server/README.md.
         shifts_states=True,
+        reuse_reports=ReuseReports(log=True),
         suite="engines",
     ),
 )

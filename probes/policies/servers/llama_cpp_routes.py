@@ -178,8 +178,8 @@ def _add(messages: list[Message], item: Message) -> None:
         function = {"name": data.get("name"), "arguments": data.get("arguments")}
         _speak(messages, item, call={"function": function, "id": data.get("call_id"), "type": "function"})
     elif kind == "function_call_output" and isinstance(output := data.get("output"), str | list):
-        parts = output if isinstance(output, str) else [_input_part(part) for part in output]
-        turn = {"role": "tool", "tool_call_id": data.get("call_id"), "content": parts}
+        result = output if isinstance(output, str) else [_input_part(part) for part in output]
+        turn = {"role": "tool", "tool_call_id": data.get("call_id"), "content": result}
         messages.append(Message(turn, item.index))
     elif kind == "reasoning" and isinstance(data.get("summary"), list):
         first = content[0] if isinstance(content, list) and content else None

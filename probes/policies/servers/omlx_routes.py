@@ -15,13 +15,13 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ...conversation import Request
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules, convert_anthropic
-from ..api.chat_route import ChatRules, extract, supports_tools, template_tools
+from ..api.chat_route import ChatRules, extract, supports_tools, template_tools, with_checked_arguments
 from ..api.responses_route import ResponsesRules, convert_responses
 from ..base import Action, Prepared, Retry
 from ..rewrite.reasoning import (
@@ -57,6 +57,11 @@ class Routes:
     multimodal: bool = False
     model_type: str | None = None
 
+    @property
+    def list_outputs(self) -> Literal["text", "json"]:
+        """What a tool's output that is a list becomes on the responses route."""
+        return "json" if self.version == "0.5.3" else "text"
+
     def to_chat(self, request: Request, template: ChatTemplate, route: str) -> Prepared:
         """Return a request in chat form, as the route extracts it, with the kwargs that the probe gets."""
         chat = self._converted(request, template, route)
@@ -68,25 +73,26 @@ class Routes:
                 actions.append(
                     Action("kwargs", (), f"enable_thinking={thinking}, from the body's thinking.type")
                 )
-            kwargs, more = _defaults(kwargs, request, template)
+            kwargs, more = with_defaults(kwargs, thinking_budget(request.fields), template)
             actions += more
         elif self.version != "0.5.3" and (effort := _effort(request)) is not None:
             kwargs = {"reasoning_effort": effort, **kwargs}
-        partial = request.partial and route != "responses"
-        return Prepared(chat.request.replace(kwargs=kwargs, partial=partial), (*chat.actions, *actions))
+        partial = route != "responses" and still_partial(chat.request, request)
+        after = chat.request.replace(kwargs=kwargs, partial=partial)
+        return replace(chat, request=after, actions=(*chat.actions, *actions))
 
     def to_render(self, prepared: Prepared, template: ChatTemplate, route: str) -> Prepared:
         """Return what the template gets in the end: with all kwargs, and what is tried after an error."""
         request = prepared.request
         kwargs, actions = request.kwargs, prepared.actions
         if route != "messages":
-            kwargs, more = _defaults(kwargs, request, template)
+            kwargs, more = with_defaults(kwargs, thinking_budget(request.fields), template)
             actions = (*actions, *more)
         if self.version != "0.5.3" and "reasoning_effort" in kwargs:
             kwargs = {**kwargs, "reasoning_effort": normal_effort(kwargs["reasoning_effort"])}
         partial = request.partial and not self.multimodal
         request = request.replace(kwargs=kwargs, partial=partial)
-        return Prepared(request, actions, self._retries(request))
+        return replace(prepared, request=request, actions=actions, retries=self._retries(request))
 
     def _converted(self, request: Request, template: ChatTemplate, route: str) -> Prepared:
         native = is_native(
@@ -100,17 +106,20 @@ class Routes:
                 tool_role=supports_tools(template),
                 reasoning="field" if native else "inline",
                 images=self.multimodal,
+                after_thinking="\n",
+                split_results=False,
                 call_type=False,
                 marks_boundaries=True,
                 clean_system=None if self.version == "0.5.3" else without_counter,
-                document=_document,
+                document=document_text,
+                needs_result=True,
             )
-            return convert_anthropic(request, anthropic).then(merge_roles)
+            converted = convert_anthropic(request, anthropic).then(merge_roles)
+            return _with_template_tools(converted)
         if request.dialect == "openai-responses":
-            converted = convert_responses(request, ResponsesRules(images=self.multimodal))
-            tools = template_tools(converted.request.tools)
-            return Prepared(converted.request.replace(tools=tools), converted.actions)
-        given = Prepared(request.replace(tools=template_tools(request.tools)))
+            responses = ResponsesRules(images=self.multimodal, list_outputs=self.list_outputs)
+            return _with_template_tools(convert_responses(request, responses))
+        given = _with_template_tools(Prepared(request))
         if route != "chat":
             return given.then(parse_arguments)
         chat = ChatRules(
@@ -118,7 +127,7 @@ class Routes:
             reasoning="native" if native else "inline",
             images=self.multimodal,
         )
-        extracted = given.then(lambda messages: extract(messages, chat))
+        extracted = with_checked_arguments(given).then(lambda messages: extract(messages, chat))
         return extracted if self.multimodal else extracted.then(merge_roles)
 
     def _retries(self, request: Request) -> tuple[Retry, ...]:
@@ -133,15 +142,31 @@ class Routes:
             kwargs = {key: value for key, value in request.kwargs.items() if key != "reasoning_effort"}
             action = Action("retried", (), "without reasoning_effort after an error")
             retries.append(Retry(request.replace(kwargs=kwargs), action))
-        if request.kwargs or (request.tools and not self.multimodal):
-            what = "without chat-template kwargs" + ("" if self.multimodal else " and tools")
-            bare = request.replace(kwargs={}, tools=request.tools if self.multimodal else None)
-            retries.append(Retry(bare, Action("retried", (), f"{what} after a TypeError"), kind="TypeError"))
-        return tuple(retries)
+        return (*retries, *bare_retry(request, keep_tools=self.multimodal))
 
 
-def _defaults(
-    kwargs: Mapping[str, Any], request: Request, template: ChatTemplate
+def bare_retry(request: Request, *, keep_tools: bool) -> tuple[Retry, ...]:
+    """Return the attempt after a TypeError: without chat-template kwargs, and in most engines tools."""
+    if not request.kwargs and (keep_tools or not request.tools):
+        return ()
+    what = "without chat-template kwargs" + ("" if keep_tools else " and tools")
+    bare = request.replace(kwargs={}, tools=request.tools if keep_tools else None)
+    return (Retry(bare, Action("retried", (), f"{what} after a TypeError"), kind="TypeError"),)
+
+
+def still_partial(after: Request, before: Request) -> bool:
+    """Return whether the turn that the client wants to be continued is still the last, and not joined."""
+    if not (before.partial and before.messages and after.messages):
+        return False
+    return after.messages[-1].index == before.messages[-1].index
+
+
+def _with_template_tools(start: Prepared) -> Prepared:
+    return replace(start, request=start.request.replace(tools=template_tools(start.request.tools)))
+
+
+def with_defaults(
+    kwargs: Mapping[str, Any], budget: int | None, template: ChatTemplate
 ) -> tuple[Mapping[str, Any], list[Action]]:
     """Set what the server sets where the request does not: thinking with a budget, and kept reasoning."""
     from .omlx_kwargs import ModelSettings, merge_kwargs
@@ -149,7 +174,7 @@ def _defaults(
     merge = merge_kwargs(
         ModelSettings(),
         kwargs,
-        thinking_budget=thinking_budget(request.fields),
+        thinking_budget=budget,
         preserve_thinking_default=detects_preserve_thinking(template),
     )
     set_here = [step for step in merge.steps if step.key not in kwargs and step.outcome == "set"]
@@ -163,7 +188,7 @@ def _effort(request: Request) -> Any:
     return request.fields.get("reasoning_effort")
 
 
-def _document(block: Mapping[str, Any]) -> str:
+def document_text(block: Mapping[str, Any]) -> str:
     """Return the text of an Anthropic document block, or the server's remark that it cannot read it."""
     source = block.get("source")
     source = source if isinstance(source, Mapping) else {}

@@ -14,8 +14,8 @@ from ...causes.registry import Cause, Link, StoredText, chain
 from ...policies.base import Policy
 from ...text import common_prefix
 from ...tokenization.tokens import IncrementalEncoder, common_prefix_ids
-from ..prefill_price import PrefillPrice
 from ..replay_report import ChainLink, Remedy, UnreusedTokens, message_ref
+from ..session_caches import PrefillPrice
 from .cache_misses import shifted
 from .comparison import Comparison, prompt_side
 

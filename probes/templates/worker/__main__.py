@@ -21,17 +21,19 @@ from jinja2 import Template, nodes
 from ...errors import RenderError, RenderLimit
 from .. import wire
 from ..serving import Serving
-from . import names
+from . import content_loops, names
 from .evaluation import (
     Conversation,
     as_passed,
     as_render_error,
     chunk_at,
+    compile_bare,
     compile_for_llamacpp,
     compile_template,
     in_order,
     parse_template,
     render,
+    render_bare,
 )
 from .prompt_end import generation_prompt_ends
 from .skipped_branch import skipped_branch_line
@@ -74,6 +76,10 @@ class _Source:
     def compiled(self) -> Template:
         self.sections  # noqa: B018 - a tree that is too deep would end the process
         return self._once(lambda: compile_template(self.tree))
+
+    @cached_property
+    def bare(self) -> Template:
+        return compile_bare(self.text)
 
     @cached_property
     def compiled_for_llamacpp(self) -> Template:
@@ -221,6 +227,12 @@ class Worker:
         conversation = self._conversation(wired)
         return chunk_at(source.compiled_for(conversation), conversation, offset)
 
+    def _bare(self, source: _Source, characters: int, turns: list[tuple[str, str]]) -> str:
+        return render_bare(source.bare, turns, characters)
+
+    def _content_loops(self, source: _Source, _: int) -> Any:
+        return source.ask(lambda: (content_loops.followed(source.nodes), content_loops.named(source.nodes)))
+
     def _check(self, source: _Source, _: int) -> bool:
         empty = not source.tree.body
         source.compiled  # noqa: B018 - raises where it cannot be compiled
@@ -242,7 +254,9 @@ class Worker:
         "prompt": _prompt,
         "slice": _slice,
         "chunk": _chunk,
+        "bare": _bare,
         "check": _check,
+        "content-loops": _content_loops,
         "names": _names,
         "undeclared": _undeclared,
         "prompt-ends": _prompt_ends,

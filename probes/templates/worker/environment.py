@@ -142,7 +142,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 class LlamaUndefined(jinja2.ChainableUndefined):
     """What is not there: its methods give nothing, and so do keys of it."""
 
-    def __call__(self, *_: Any, **__: Any) -> LlamaUndefined:
+    def __call__(self, *_: Any, **__: Any) -> LlamaUndefined:  # type: ignore[override]
         """Return what a method of it returns: nothing."""
         return self
 
@@ -181,3 +181,9 @@ def environment(profile: str = "transformers") -> TemplateEnvironment:
         namespace=TemplateNamespace,
     )
     return env
+
+
+@lru_cache(maxsize=1)
+def bare_environment() -> TemplateEnvironment:
+    """Return the sandbox that servers set up for tests of their own, without what transformers adds to it."""
+    return TemplateEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])

@@ -19,7 +19,7 @@ from jinja2.utils import Namespace
 from ...errors import RenderError, RenderLimit
 from ..rendering import REASONING_KEYS
 from . import continuation
-from .environment import changes, clock, environment
+from .environment import bare_environment, changes, clock, environment
 
 _LONGEST_MESSAGE = 100_000
 #: Levels of a syntax tree; a deeper one cannot be compiled within Python's default recursion limit.
@@ -105,6 +105,43 @@ def compile_template(tree: nodes.Template) -> Template:
         return environment().compile_tree(tree)
     except Exception as error:
         raise as_render_error(error) from error
+
+
+def compile_bare(text: str) -> Template:
+    """Parse and compile the source text of a template for `render_bare`.
+
+    Raises:
+        RenderError: it needs a tag, filter or test that transformers adds, or is nested too deeply.
+    """
+    try:
+        tree = bare_environment().parse(text)
+        in_order(tree)
+        return bare_environment().compile_tree(tree)
+    except Exception as error:
+        raise as_render_error(error) from error
+
+
+def render_bare(template: Template, turns: Sequence[tuple[str, str]], most: int) -> str:
+    """Render turns of roles and texts with nothing else than `add_generation_prompt=False`.
+
+    Raises:
+        RenderError: see `render`.
+    """
+    messages = [{"role": role, "content": content} for role, content in turns]
+    variables = {"messages": messages, "add_generation_prompt": False}
+    parts: list[str] = []
+    size = 0
+    try:
+        for chunk in template.root_render_func(template.new_context(variables)):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > most:
+                raise RenderLimit(f"too long: the template wrote more than {most:,} characters")
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise as_render_error(error) from error
+    return "".join(parts)
 
 
 Place = tuple[int, int, int | None]

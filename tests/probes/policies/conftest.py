@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from tplaudit.probes.conversation import Request
 from tplaudit.probes.errors import RenderError
+from tplaudit.probes.templates.source import ContentLoops
 
 
 class FakeTemplate:
@@ -21,6 +22,15 @@ class FakeTemplate:
         self.supports_mid_system_messages = supports
         self.relocate_mid_system_messages = relocate
         self.calls: list[dict[str, Any]] = []
+        self.content_loops = ContentLoops(followed=False, named=False)
+
+    def choose(self, tools: Any) -> "FakeTemplate":
+        """The one template, which is its own source."""
+        return self
+
+    def render_bare(self, turns: Sequence[tuple[str, str]], tools: Any = None) -> str:
+        messages = [{"role": role, "content": content} for role, content in turns]
+        return self.render(messages, add_generation_prompt=False)
 
     def render(
         self,
@@ -70,9 +80,6 @@ class FakeTemplate:
             add_generation_prompt=add_generation_prompt,
             now=request.now,
         )
-
-    def choose(self, tools: Any) -> "FakeTemplate":
-        return self
 
 
 @pytest.fixture(scope="session")
