@@ -100,7 +100,7 @@ class LlamaCpp:
             start = start.refused(400, why)
         last = start.request.messages[-1:] if continues else ()
         first = start.request.messages[: len(start.request.messages) - len(last)]
-        start = replace(start, request=start.request.replace(messages=first), profile="llama.cpp")
+        start = replace(start, request=start.request.replace(messages=first), profile="lenient")
         start = start.then(lambda messages: _fit_contents(messages, can))
         if CHANNEL not in text:
             start = start.then(as_system)
@@ -281,7 +281,7 @@ def _without_tests(start: Prepared, template: ChatTemplate) -> Prepared:
 def _prompt(start: Prepared, template: ChatTemplate, *, prompted: bool) -> str | None:
     """Return what the template makes of the messages so far; None where it raises."""
     try:
-        return template.render_request(start.request, add_generation_prompt=prompted, profile="llama.cpp")
+        return template.render_request(start.request, add_generation_prompt=prompted, profile="lenient")
     except RenderError:
         return None
 

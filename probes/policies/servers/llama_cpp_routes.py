@@ -42,6 +42,7 @@ def as_llama_chat(request: Request) -> Prepared:
     start = Prepared(request)
     try:
         if convert is not None:
+            start = Prepared(request.replace(messages=(), system=None, dialect="openai-chat"))
             start = Prepared(
                 request.replace(messages=tuple(convert(request)), system=None, dialect="openai-chat")
             )
@@ -256,13 +257,18 @@ def _kept(message: Message) -> Message:
     data = message.data
     content = message.content or ""
     if isinstance(content, list):
-        content = [{"type": "text", "text": part["text"]} if _is(part, "text") else part for part in content]
+        parts = [part for part in content if isinstance(part, Mapping)]
+        content = [_text_part(part) if _is(part, "text") else part for part in parts] or ""
     kept: dict[str, Any] = {"role": data.get("role"), "content": content}
     kept |= {key: data[key] for key in ("reasoning_content", "name", "tool_call_id") if data.get(key)}
     calls = data.get("tool_calls")
     if isinstance(calls, list) and calls:
         kept["tool_calls"] = [_call(call) for call in calls]
     return message if kept == data else Message(kept, message.index, message.pieces if content else ())
+
+
+def _text_part(part: Mapping[str, Any]) -> Part:
+    return {"type": "text", "text": part.get("text")}
 
 
 def _call(call: Any) -> Any:

@@ -104,7 +104,7 @@ def _reads_marker(
     template: ChatTemplate, messages: list[dict[str, Any]], tools: tuple[Mapping[str, Any], ...] | None = None
 ) -> bool:
     """Return whether a template reads the marker, also where the server's engine loses it later."""
-    profiles: tuple[Profile, ...] = ("llama.cpp", "raw")
+    profiles: tuple[Profile, ...] = ("lenient", "raw")
     return any(_MARKER in _rendered(template, messages, tools=tools, profile=each) for each in profiles)
 
 
@@ -119,7 +119,7 @@ def _rendered(
     tools: tuple[Mapping[str, Any], ...] | None = None,
     prompted: bool = True,
     empty: str = "",
-    profile: Profile = "llama.cpp",
+    profile: Profile = "lenient",
     **kwargs: Any,
 ) -> str:
     """Return a prompt, or an empty text where the template raises; `empty` in place of an empty prompt."""

@@ -174,7 +174,7 @@ def _turn(message: Message, reasons: bool) -> Message | None:
     assistant = has_role(message, "assistant")
     if assistant:
         text = stripped(text)
-    calls = message.data.get("tool_calls")
+    calls = _calls(message)
     data: dict[str, Any] = {"role": message.data.get("role"), "content": text.text}
     if has_role(message, "tool"):
         data["tool_call_id"] = str(message.data.get("tool_call_id") or "")
@@ -209,7 +209,12 @@ def _part(part: Any) -> str | None:
     return part_text(part)
 
 
-def _call(call: Any) -> dict[str, Any]:
+def _calls(message: Message) -> list[Mapping[str, Any]]:
+    calls = message.data.get("tool_calls")
+    return [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool call without its type; an id that is missing stays so."""
     function = call.get("function")
     named = function if isinstance(function, Mapping) else call
@@ -312,7 +317,8 @@ def _with_thinking_closed(prepared: Prepared, template: ChatTemplate) -> Prepare
     """
     request = prepared.request
     try:
-        prompt = template.render([{"role": "user", "content": "u"}], kwargs=request.kwargs)
+        asked = Request((Message({"role": "user", "content": "u"}, 0),), kwargs=request.kwargs)
+        prompt = template.render_request(asked, profile="transformers")
     except RenderError:
         return prepared
     if not (opened := _OPEN_THINKING.search(prompt)):
@@ -359,8 +365,12 @@ def _refusal(request: Request, chat: Messages) -> str | None:
     if not chat:
         return "messages must not be empty"
     for message in chat:
-        for call in message.data.get("tool_calls") or ():
-            function = call.get("function", {}) if isinstance(call, Mapping) else {}
+        given = message.data.get("tool_calls")
+        if given is not None and _calls(message) != given:
+            return "tool_calls must be a list of objects"
+        for call in _calls(message):
+            function = call.get("function")
+            function = function if isinstance(function, Mapping) else call
             if not _is_object(function.get("arguments")):
                 return f"assistant tool_call '{function.get('name')}' arguments must be a JSON object"
     return None

@@ -202,7 +202,7 @@ class Worker:
             continued=continued,
             now=None if now is None else datetime.fromisoformat(now),
             raw=raw,
-            llamacpp=profile == "llama.cpp",
+            llamacpp=profile == "lenient",
         )
 
     def _as_passed(self, number: int) -> dict[str, Any]:

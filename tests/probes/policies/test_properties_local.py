@@ -26,7 +26,8 @@ def test_policies(fake_template: Any, request_: Request, spec: str) -> None:
     before = copy.deepcopy(request_)
     after = parse_policy(spec).prepare(request_, template)
     assert request_ == before, "the input is not mutated"
-    assert not template.calls, "none of these servers tries the template first"
+    if not spec.startswith("mtplx"):  # which looks at the generation prompt where thinking is off
+        assert not template.calls, "none of these servers tries the template first"
     known = {TOP_LEVEL, *range(len(request_.messages))}
     assert {index for action in after.actions for index in action.messages} <= known
     check_provenance(after.request.messages, known)

@@ -138,7 +138,7 @@ def test_templates_get_nothing_of_what_transformers_adds() -> None:
     source = PLAIN + "{{ messages[1].reasoning_content }}"
     messages = [U("u"), A("a", reasoning="hm"), U("v")]
     after = prepared(messages, source)
-    assert after.profile == "llama.cpp"
+    assert after.profile == "lenient"
     assert render_prepared(after, template(source))[0] == "<user>u<assistant>a<user>v"
 
 
