@@ -286,8 +286,8 @@ KINDS = (
         evidence={"release 0.7.10, text models": "run", "pull request 2052, and before": "reported"},
         cache="mlx-vlm",
         drift="none of its own on /v1/messages, since a later system turn leaves what stands before it as it "
-        "was; each one on chat and /v1/responses, and with version=before-2052 on /v1/messages, lengthens the "
-        "first system message",
+        "was; each one on chat and /v1/responses, and with version=before-2052 on /v1/messages, lengthens "
+        "the first system message",
         options={
             "route": ROUTES,
             "version": PolicyOption((BEFORE, PULLED, RELEASE), RELEASE),
