@@ -173,7 +173,7 @@ def _anthropic_tools(request: Request) -> tuple[Mapping[str, Any], ...] | None:
     if request.tools is None and not changes:
         return None
     tools = {tool.get("name"): tool for tool in request.tools or ()}
-    removed = set()
+    removed: set[Any] = set()
     for block in changes:
         change = block["tool"]
         defined = change.get("definition")
