@@ -148,7 +148,7 @@ def policy_rows() -> Iterator[str]:
     yield "| policy | what it does | options |"
     yield "| --- | --- | --- |"
     for kind in POLICIES.values():
-        options = ", ".join(f"`{name}={'|'.join(option.values)}`" for name, option in kind.options.items())
+        options = ", ".join(f"`{name}={option.choices}`" for name, option in kind.options.items())
         page = f"policies/{kind.name}.md"
         name = f"[`{kind.name}`]({page})" if (ROOT / "docs" / page).is_file() else f"`{kind.name}`"
         yield f"| {name} | {_cell(kind.summary)} | {_cell(options)} |"

@@ -64,7 +64,7 @@ def _facts(kind: PolicyKind) -> Iterator[tuple[str, str]]:
         yield "evidence", f"{part}: {evidence}, {_EVIDENCE[evidence]}"
     yield "cache", kind.cache
     for name, option in kind.options.items():
-        yield "option", f"{name}={'|'.join(option.values)}; default: {_default(option)}"
+        yield "option", f"{name}={option.choices}; default: {_default(option)}"
     yield "between requests", f"{kind.drift[:1].upper()}{kind.drift[1:].removesuffix('.')}."
 
 

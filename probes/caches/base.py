@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from ..conversation import Request
     from ..tokenization.token_range import TokenRange
     from ..tokenization.tokens import Ids
 
@@ -85,13 +86,16 @@ class PromptBoundaries:
             reply.
         generation_prompt: first token of the generation prompt; None where the server does not find it.
         persists: whether history has the generation prompt before the same reply.
-        system_end: where the prompt parts from a render of its leading system messages and an empty user
-            turn; 0 where it has none.
+        system_end: where the prompt parts from a render of its leading system messages (not developer
+            messages) and an empty user turn; 0 where it has none.
         think_start: the think mark that opens the reply, where the prompt ends with one.
         ends_in_user: whether the last message is a user turn.
-        user_start: where the last user message starts; 0 where none is found.
+        turn_end: the last position that the next turn has too: where the generation prompt starts, or else
+            where the text of the last user message does; 0 where there is no user message.
         user_headers: where the text stands with which the template opens a user turn, rising; tool results
             that it writes as user turns have it too.
+        system_prefix: tokens of a render of all system messages, wherever they stand, up to the text of a
+            user turn behind them; 0 where the prompt does not begin with that, or the server does not ask.
     """
 
     prompt_tokens: int | None = None
@@ -100,8 +104,9 @@ class PromptBoundaries:
     system_end: int = 0
     think_start: int | None = None
     ends_in_user: bool = True
-    user_start: int = 0
+    turn_end: int = 0
     user_headers: tuple[int, ...] = ()
+    system_prefix: int = 0
 
 
 NO_MARKS = PromptBoundaries()
@@ -177,11 +182,34 @@ class PrefixCache(Protocol):
         """
         ...
 
-    def match(self, ids: Ids) -> Match:
-        """Look a prompt up; what it finds counts as used now."""
+    def wants_system_prefix(self, request: Request) -> bool:
+        """Tell whether a lookup needs to know `PromptBoundaries.system_prefix`.
+
+        Args:
+            request: what the client sent.
+        """
         ...
 
-    def probe(self, ids: Ids) -> int:
+    def why_not(self, shared: int, length: int) -> str:
+        """Say why an unlimited cache does not take over all that is shared, where something else than the
+        size of its blocks, or the positions of states, decides that; "" otherwise.
+
+        Args:
+            shared: tokens that the prompt shares with a stored sequence.
+            length: the prompt's length in tokens.
+        """
+        ...
+
+    def match(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> Match:
+        """Look a prompt up; what it finds counts as used now.
+
+        Args:
+            ids: the prompt, shape `(n,)`.
+            marks: what the server knows of it.
+        """
+        ...
+
+    def probe(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> int:
         """Return how many tokens of a prompt `match` would take over, and leave everything as it is."""
         ...
 

@@ -30,6 +30,7 @@ class CacheSettings:
             default.
         capacity_bytes: the most that the cache may hold; None for the server's own limit, or none.
         sizes: of the model's state, which count where no model computes.
+        aligned_block: as of `StateSize`.
         options: the kind's options that were given, such as the server's version.
     """
 
@@ -39,6 +40,7 @@ class CacheSettings:
     usual_size: int | None = None
     capacity_bytes: int | None = None
     sizes: Sizes | None = None
+    aligned_block: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -50,6 +52,7 @@ class CacheKind:
         name: the name.
         make: returns the empty cache.
         sized: whether the name may have a block size behind a colon.
+        block_sizes: tokens per block that people run the server with; empty where it has no blocks.
         options: the options that it knows and, for each, the values.
         stores_thinking: whether the server keeps a reply that thinks, given the template and its kwargs; None
             where it keeps every reply.
@@ -58,6 +61,7 @@ class CacheKind:
     name: str
     make: Callable[[CacheSettings], PrefixCache]
     sized: bool = False
+    block_sizes: tuple[int, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stores_thinking: Callable[[ChatTemplate, Mapping[str, Any]], bool] | None = None
 
@@ -72,7 +76,12 @@ def of_sequences(cache: type[SequenceCache]) -> Callable[[CacheSettings], Prefix
 
 
 def of_blocks(
-    settings: CacheSettings, size: int, *, named: BlockHasher, full_hit: FullHitRule | None = None
+    settings: CacheSettings,
+    size: int,
+    *,
+    named: BlockHasher,
+    full_hit: FullHitRule | None = None,
+    step: int | None = None,
 ) -> PrefixCache:
     """Return a cache with blocks of `size` tokens unless the settings give another size.
 
@@ -81,6 +90,7 @@ def of_blocks(
         size: tokens per block.
         named: names the blocks.
         full_hit: what the server does with a prompt that is there whole; None for what `PagedCache` does.
+        step: as of `PagedCache`.
     """
     from .paged import PagedCache
 
@@ -91,6 +101,7 @@ def of_blocks(
         sizes=settings.sizes,
         trimmable=settings.layers.trimmable,
         full_hit=full_hit,
+        step=step,
         kind=settings.name,
     )
 

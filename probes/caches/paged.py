@@ -18,11 +18,22 @@ import numpy as np
 from ..models.sizes import Sizes, counted
 from ..tokenization.token_range import TokenRange
 from ..tokenization.tokens import common_prefix_ids
-from .base import NO_MARKS, Block, CacheStatistics, Match, Payload, PromptBoundaries, Room, reusable
+from .base import (
+    NO_MARKS,
+    Block,
+    CacheStatistics,
+    Match,
+    Payload,
+    PromptBoundaries,
+    Room,
+    last_position,
+    reusable,
+)
 from .hashes import BlockHasher, chain, recipe
 from .partial_blocks import TailIndex, tail_position
 
 if TYPE_CHECKING:
+    from ..conversation import Request
     from ..tokenization.tokens import Ids
 
 #: What is done with a prompt that is there whole, since its last token has to run for its logits: give up
@@ -46,6 +57,8 @@ class PagedCache:
         trimmable: whether all layers can be cut at any token. If not, only positions with a snapshot count.
         whole: what is done with a prompt that is there whole. Default: `trim` where layers can be cut.
         tails: whether prompts' ends are kept as shorter blocks; only without `trimmable`.
+        step: the most tokens that are prefilled at once, where the states of layers that cannot be trimmed
+            are kept only where such a step ends with a block; None where they are kept with every block.
         kind: the cache's name in reports.
 
     Raises:
@@ -64,6 +77,7 @@ class PagedCache:
         trimmable: bool = True,
         full_hit: FullHitRule | None = None,
         tails: bool = False,
+        step: int | None = None,
         kind: str = "paged",
     ) -> None:
         if block_size < 1:
@@ -75,8 +89,11 @@ class PagedCache:
         self.trimmable = trimmable
         self.full_hit: FullHitRule = full_hit or ("trim" if trimmable else "drop-block")
         self.tails = tails
+        self.step = step
         if trimmable and tails:
             raise ValueError("layers that can be trimmed need no tails")
+        if step is not None and (trimmable or tails):
+            raise ValueError("steps count only for blocks whose states cannot be trimmed")
         if not trimmable and self.full_hit == "trim":
             raise ValueError("layers that cannot be trimmed cannot give up one token")
         self._named = named or recipe()
@@ -92,6 +109,8 @@ class PagedCache:
         self._names: tuple[bytes, ...] = ()
         # Of the sequence stored last: the most that was stored of it, and where its tail ends.
         self._last: tuple[int | None, int] = (None, 0)
+        # Where that sequence has states, where not every block has one.
+        self._kept_ends: tuple[int, ...] | None = None
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -106,6 +125,8 @@ class PagedCache:
         if self.full_hit == "trim":
             return reusable(shared, length, self.block_size)
         shared = min(shared, length)
+        if self.step is not None and self._kept_ends is not None:
+            return last_position(self._kept_ends, min(shared, length - 1))
         stored, tail = self._last if self.tails else (None, 0)
         full = (shared if stored is None else min(shared, stored)) // self.block_size * self.block_size
         end = tail if full < tail <= shared else full
@@ -115,7 +136,20 @@ class PagedCache:
             end = full if tail == end else full - self.block_size
         return end
 
-    def match(self, ids: Ids) -> Match:
+    def wants_system_prefix(self, request: Request) -> bool:
+        """Return that no lookup needs it."""
+        return False
+
+    def why_not(self, shared: int, length: int) -> str:
+        """Say where states are, unless every block has one."""
+        if self.step is None:
+            return ""
+        return (
+            "the state of recurrent layers is kept only where a step of the prefill ends with a block of "
+            f"{self.block_size} tokens"
+        )
+
+    def match(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> Match:
         """Return what is there of the beginning of a prompt and can be gone on from, and mark it as used."""
         names = self._chain(ids)
         blocks = self.lookup(ids)
@@ -126,7 +160,7 @@ class PagedCache:
         evicted = self._dropped.get(names[found]) if found < len(names) else None
         return Match(reused, usable, evicted)
 
-    def probe(self, ids: Ids) -> int:
+    def probe(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> int:
         """Return how many tokens `match` would take over."""
         return self._usable(self.lookup(ids), len(ids))[1]
 
@@ -161,7 +195,7 @@ class PagedCache:
         held = len(match.blocks) if self.trimmable else match.reused // self.block_size
         return tuple(
             span
-            for span in self._spans(len(ids), match.reused, marks)
+            for span in self._spans(ids, match.reused, marks)
             if span.start >= held * self.block_size and span.end > (0 if self.trimmable else match.reused)
         )
 
@@ -189,11 +223,11 @@ class PagedCache:
             ValueError: more payloads than spans, or a capacity and no way to tell a block's size.
         """
         names = self._chain(ids)
-        spans = self._spans(len(ids), match.reused if match else 0, marks)
+        spans = self._spans(ids, match.reused if match else 0, marks)
         planned = [(span, *self._planned(ids, names, span)) for span in spans]
         states: Sequence[Payload | None]
         if payloads is None:
-            absent = (at for at, (_, name, _) in enumerate(planned) if name not in self._blocks)
+            absent = (at for at, (span, name, _) in enumerate(planned) if self._is_wanted(name, span))
             states = counted(spans[next(absent, len(spans)) :], self.sizes, self.capacity_bytes)
         else:
             states = payloads
@@ -201,18 +235,24 @@ class PagedCache:
         if first < 0:
             raise ValueError(f"{len(states)} payloads for {len(spans)} full blocks")
         stored = tail = 0
+        if self.step is not None:
+            old = tuple(block.end for block in match.blocks if block.snapshot) if match else ()
+            self._kept_ends = (*old, *(span.end for span in spans if span.snapshot))
         with self._held(names[: self._present(names)]) as held:
             try:
                 for at, (span, name, parent) in enumerate(planned):
-                    if name not in self._blocks:
+                    if self._is_wanted(name, span):
                         if at < first:
                             break
                         state = states[at - first]
                         nbytes = state.nbytes if state else 0
                         block = Block(name, span.start, span.end, nbytes, state, span.snapshot)
-                        if not self._make_room(block.nbytes):
+                        without = self._blocks.get(name)  # it may be there without the state behind it
+                        if not self._make_room(nbytes - (without.nbytes if without else 0)):
                             self._refuse([name for _, name, _ in planned[at:] if name not in self._blocks])
                             break
+                        if without:
+                            self._remove(name)
                         self._add(block)
                         held.append(name)
                         self._references[name] += 1
@@ -242,9 +282,43 @@ class PagedCache:
                 blocks = blocks[:-1]
         return blocks, blocks[-1].end if blocks else 0
 
-    def _spans(self, length: int, reused: int, marks: PromptBoundaries) -> list[TokenRange]:
-        """Return all blocks and the tail of a sequence of `length` tokens, by rising end."""
-        size = self.block_size
+    def _is_wanted(self, name: bytes, span: TokenRange) -> bool:
+        """Tell whether a block is to be taken in: it is not there, or without the state behind it."""
+        block = self._blocks.get(name)
+        return block is None or (self.step is not None and span.snapshot and not block.snapshot)
+
+    def _step_ends(self, ids: Ids, reused: int, marks: PromptBoundaries) -> set[int]:
+        """Return at which blocks' ends the state of a sequence is kept behind what was taken over.
+
+        A step ends with a block unless it is the last one, before the last block that the prompt fills, and
+        where blocks that are there without a state end. A reply leaves one at every block.
+        """
+        assert self.step is not None
+        size, length = self.block_size, len(ids)
+        prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
+        shared = self._present(self._chain(ids)) * size
+        ends = set(range((prompt // size + 1) * size, length + 1, size))
+        at = reused
+        while at < prompt:
+            end = min(at + self.step, prompt)
+            if end < prompt and (aligned := end // size * size) > at:
+                end = aligned
+            stops = [(prompt - 1) // size * size, shared]
+            if at % size:
+                stops.append((at // size + 1) * size)
+            end = min([end, *(stop for stop in stops if at < stop < end)])
+            if end % size == 0:
+                ends.add(end)
+            at = end
+        return ends
+
+    def _spans(self, ids: Ids, reused: int, marks: PromptBoundaries) -> list[TokenRange]:
+        """Return all blocks and the tail of a sequence, by rising end."""
+        size, length = self.block_size, len(ids)
+        if self.step is not None:
+            kept = self._step_ends(ids, reused, marks)
+            starts = range(0, length - size + 1, size)
+            return [TokenRange(start, start + size, start + size in kept) for start in starts]
         tail = None
         stored = length
         if self.tails:
@@ -321,9 +395,13 @@ class PagedCache:
         return True
 
     def _evict(self, name: bytes) -> None:
-        block = self._blocks.pop(name)
+        self._remove(name)
         self._dropped[name] = self._statistics.lookups
-        self._statistics = self._statistics.plus(blocks=-1, bytes=-block.nbytes, evicted_blocks=1)
+        self._statistics = self._statistics.plus(evicted_blocks=1)
+
+    def _remove(self, name: bytes) -> None:
+        block = self._blocks.pop(name)
+        self._statistics = self._statistics.plus(blocks=-1, bytes=-block.nbytes)
 
     def _add(self, block: Block) -> None:
         self._blocks[block.name] = block

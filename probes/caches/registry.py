@@ -7,7 +7,7 @@ each. `make_cache` makes the cache that a name stands for, `server_cache` that o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -82,7 +82,9 @@ def make_cache(
     block_size: int | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
+    aligned_block: int | None = None,
     options: Mapping[str, str] | None = None,
+    shown: str | None = None,
 ) -> PrefixCache:
     """Return the empty cache that a name stands for.
 
@@ -92,8 +94,10 @@ def make_cache(
         block_size: tokens per block, for caches with blocks; None for the server's own rule.
         capacity_bytes: the most that it may hold; None for the server's own limit, or none.
         sizes: of the model's state, which count there where no model computes.
+        aligned_block: as of `StateSize`.
         options: options of that cache, such as the server's version; those that it does not know have no
             effect.
+        shown: its name in reports; None for its own.
 
     Raises:
         UsageError: no cache has that name, it has no blocks to set a size of, or `model_kind` is none.
@@ -104,12 +108,13 @@ def make_cache(
     known = {option: value for option, value in (options or {}).items() if option in kind.options}
     made = kind.make(
         CacheSettings(
-            name=kind.name,
+            name=shown or kind.name,
             layers=Layers.of(model_kind),
             block_size=block_size,
             usual_size=size,
             capacity_bytes=capacity_bytes,
             sizes=sizes,
+            aligned_block=aligned_block,
             options=known,
         )
     )
@@ -120,8 +125,13 @@ def make_cache(
 
 def cache_name(policy: Policy) -> str:
     """Return the name of the cache that the server of a policy keeps, whatever its blocks."""
-    name, _ = cache_of(policy.name) or (DEFAULT_CACHE, {})
-    return name.partition(":")[0]
+    return _named(policy)[0].partition(":")[0]
+
+
+def block_sizes(policy: Policy) -> tuple[int, ...]:
+    """Return the block sizes that people run the server of a policy with; none where it has no blocks."""
+    kind = find_cache(_named(policy)[0])
+    return kind.block_sizes
 
 
 def server_cache(
@@ -131,8 +141,12 @@ def server_cache(
     block_size: int | None = None,
     capacity_bytes: int | None = None,
     sizes: Sizes | None = None,
+    aligned_block: int | None = None,
 ) -> PrefixCache:
-    """Return an empty cache as the server of a policy keeps it, or a paged one with blocks of a given size.
+    """Return an empty cache as the server of a policy keeps it.
+
+    Where a block size is given, reports call it a paged one. It has the server's own rule for prompts that
+    are there whole, or oMLX's where the server keeps no blocks.
 
     Args:
         policy: the policy, whose options may concern its cache, too.
@@ -140,16 +154,31 @@ def server_cache(
         block_size: tokens per block of a paged cache in the place of the server's own; None for that.
         capacity_bytes: as of `make_cache`.
         sizes: as of `make_cache`.
+        aligned_block: as of `StateSize`.
     """
-    name, options = cache_of(policy.name) or (DEFAULT_CACHE, {})
-    return make_cache(
-        DEFAULT_CACHE if block_size else name,
+    name, options = _named(policy)
+    make = partial(
+        make_cache,
         model_kind=model_kind,
         block_size=block_size,
         capacity_bytes=capacity_bytes,
         sizes=sizes,
+        aligned_block=aligned_block,
         options=options,
     )
+    if block_size and not find_cache(name).block_sizes:
+        return make(DEFAULT_CACHE)
+    try:
+        return make(name, shown=DEFAULT_CACHE if block_size else None)
+    except UsageError:
+        if block_size:
+            return make(DEFAULT_CACHE)
+        raise
+
+
+def _named(policy: Policy) -> tuple[str, Mapping[str, str]]:
+    """Return the name of the cache of a policy's server, and its options."""
+    return cache_of(policy.name) or (DEFAULT_CACHE, {})
 
 
 def _sized(name: str) -> tuple[CacheKind, int | None]:

@@ -26,6 +26,7 @@ from .base import (
 from .sequences import TokenSequence
 
 if TYPE_CHECKING:
+    from ..conversation import Request
     from ..tokenization.tokens import Ids
 
 _PLAIN = Layers()
@@ -120,7 +121,15 @@ class SequenceCache:
             return limit
         return last_position((*self._last.checkpoints, self._last.length), limit)
 
-    def match(self, ids: Ids) -> Match:
+    def wants_system_prefix(self, request: Request) -> bool:
+        """Return that no lookup needs it."""
+        return False
+
+    def why_not(self, shared: int, length: int) -> str:
+        """Return "": what is taken over is decided by positions."""
+        return ""
+
+    def match(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> Match:
         """Return what the server takes over of a prompt."""
         prompt = TokenSequence.of(ids)
         entry, reused = self._find(prompt)
@@ -134,7 +143,7 @@ class SequenceCache:
         self._use(entry, prompt)
         return Match(reused, trim(entry.blocks, reused), evicted)
 
-    def probe(self, ids: Ids) -> int:
+    def probe(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> int:
         """Return how many tokens `match` would take over."""
         other = copy(self)
         other._entries, other._dropped = list(self._entries), list(self._dropped)

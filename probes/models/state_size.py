@@ -49,10 +49,14 @@ class StateSize:
     Attributes:
         kind: what its layers keep, as `Layers.of` reads it.
         sizes: of its state; None where the config does not tell.
+        aligned_block: tokens of the smallest block of a multiple of 16 tokens whose K and V, in one layer of
+            full attention, occupy no less than the state of one recurrent layer, in 16-bit numbers; None
+            where there is no such layer, or the config does not tell.
     """
 
     kind: str = "plain"
     sizes: Sizes | None = None
+    aligned_block: int | None = None
 
     @property
     def bytes_per_token(self) -> int | None:
@@ -91,7 +95,7 @@ def state_size(config: Mapping[str, Any], itemsize: int = 4, where: str = "confi
         return StateSize(kind, Sizes((layers - sliding) * one, ((window, sliding * one),)))
     if kind == "hybrid" and one and (linear := _linear(text, itemsize)):
         attention, state = linear
-        return StateSize(kind, Sizes(attention * one, recurrent_bytes=state))
+        return StateSize(kind, Sizes(attention * one, recurrent_bytes=state), _aligned_block(text))
     return StateSize(kind)
 
 
@@ -230,10 +234,29 @@ def _linear(config: _Config, itemsize: int) -> tuple[int, int] | None:
     kinds = config.layer_types
     every = config.number("full_attention_interval") or 4
     attention = kinds.count("full_attention") if kinds else layers // every
+    return attention, (layers - attention) * _linear_layer(config, itemsize, 4)
+
+
+def _linear_layer(config: _Config, itemsize: int, state_itemsize: int) -> int:
+    """Return the bytes of one GatedDeltaNet layer's running state, of a model that `_linear` knows."""
+    names = ("linear_num_value_heads", "linear_num_key_heads", "linear_key_head_dim", "linear_value_head_dim")
+    values, keys, key_width, value_width = (_count(config.get(name)) or 0 for name in names)
     channels = 2 * keys * key_width + values * value_width
     kernel = config.number("linear_conv_kernel_dim") or 4
-    state = (kernel - 1) * channels * itemsize + values * key_width * value_width * 4
-    return attention, (layers - attention) * state
+    return (kernel - 1) * channels * itemsize + values * key_width * value_width * state_itemsize
+
+
+def _aligned_block(config: _Config) -> int | None:
+    """Return vLLM's block size for a GatedDeltaNet model.
+
+    Source: vllm-project/vllm 0.33.0, `_align_hybrid_block_size` of `vllm/platforms/interface.py`; what the
+    matrices are kept in is `mamba_ssm_dtype`, or the model's own 16-bit numbers.
+    """
+    one = _layer_bytes(config, 2)
+    if not one:
+        return None
+    state = _linear_layer(config, 2, 4 if config.get("mamba_ssm_dtype") == "float32" else 2)
+    return 16 * -(-state // (16 * one))
 
 
 def _count(value: Any) -> int | None:

@@ -28,7 +28,7 @@ class PolicyOption:
     """An option of a policy.
 
     Attributes:
-        values: what it can be.
+        values: what it can be; empty for any text.
         default: the value that counts where none is given; None where that depends on something else.
         otherwise: what it depends on then.
     """
@@ -36,6 +36,16 @@ class PolicyOption:
     values: tuple[str, ...]
     default: str | None = None
     otherwise: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it takes any text; it is given last then, since a text may have commas."""
+        return not self.values
+
+    @property
+    def choices(self) -> str:
+        """What can be written behind its name, for people."""
+        return "|".join(self.values) or "TEXT"
 
 
 #: The option of a server with all three routes; `none` is its own message function alone.
@@ -139,6 +149,24 @@ ServerCheck: TypeAlias = PassesOn | AsksOnce | AsksPlacements
 
 
 @dataclass(frozen=True, slots=True)
+class ReuseReports:
+    """How a server says how much of a prompt it reused (docs/replay.md).
+
+    Attributes:
+        flag: the start option without which its answers do not say it; "" for none.
+        answers: whether its answers can say it at all.
+        log: whether its log says it, in lines that are read.
+        repeat_is_whole: whether `usage` counts all N tokens of a prompt that is there whole as reused, where
+            N - 1 are, and one is computed.
+    """
+
+    flag: str = ""
+    answers: bool = True
+    log: bool = False
+    repeat_is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyKind:
     """A policy that a person can name, and all that is known of its server.
 
@@ -160,6 +188,7 @@ class PolicyKind:
             "" where they go into every request.
         remedies: settings of the server that make it another policy.
         checks: what the server makes of a template; `probe` reports it.
+        reuse_reports: how the server says what it reused; None where that is not known.
         shifts_states: whether the server can move the states of plain layers to other positions.
         generic: whether it belongs to no server.
         suite: which of the tests in tests/probes/policies holds for it, besides that for all: `plain` for
@@ -181,6 +210,7 @@ class PolicyKind:
     kwargs_setting: str = ""
     remedies: tuple[OtherPolicy, ...] = ()
     checks: tuple[ServerCheck, ...] = ()
+    reuse_reports: ReuseReports | None = None
     shifts_states: bool = False
     generic: bool = False
     suite: Literal["", "plain", "forks", "local", "engines"] = ""

@@ -132,14 +132,18 @@ def read_spec(spec: str) -> tuple[PolicyKind, dict[str, str]]:
     kind = find_kind(spec)
     _, colon, rest = canonical(spec).partition(":")
     options: dict[str, str] = {}
-    for item in rest.split(",") if colon else ():
+    items = rest.split(",") if colon else []
+    for at, item in enumerate(items):
         option, equals, value = item.partition("=")
         if option not in kind.options:
             fix = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
             raise UsageError(f"the policy {kind.name} has no option {option!r}", where="--policy", fix=fix)
         values = kind.options[option].values
+        if kind.options[option].is_text and value:
+            options[option] = ",".join([value, *items[at + 1 :]])
+            break
         if not equals or value not in values:
-            fix = f"write {' or '.join(f'{option}={each}' for each in values)}"
+            fix = f"write {' or '.join(f'{option}={each}' for each in values or ('TEXT',))}"
             raise UsageError(f"the policy {kind.name} does not know {item!r}", where="--policy", fix=fix)
         if option in options:
             raise UsageError(f"{option!r} is given twice in {spec!r}", where="--policy", fix="give it once")

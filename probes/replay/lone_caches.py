@@ -59,7 +59,14 @@ class LoneCaches:
         self._sequence = sequence
         self._tips: dict[int, PrefixCache] = {}
 
-    def follow(self, predecessor: int | None, chain: Sequence[Step], ids: Ids, kept: int) -> Alone:
+    def follow(
+        self,
+        predecessor: int | None,
+        chain: Sequence[Step],
+        ids: Ids,
+        kept: int,
+        marks: PromptBoundaries = NO_MARKS,
+    ) -> Alone:
         """Look a prompt up.
 
         Args:
@@ -67,6 +74,7 @@ class LoneCaches:
             chain: that request's chain, from the conversation's beginning to it.
             ids: the prompt, shape `(n,)`.
             kept: tokens of the prompt before what its predecessor did not have.
+            marks: what the server knows of the prompt.
         """
         if predecessor is None:
             return Alone(0, 0)
@@ -75,7 +83,7 @@ class LoneCaches:
         prompt = np.full(len(ids), _OTHER, np.int32)
         same = max(0, min(len(stored), kept))
         prompt[:same] = stored[:same]
-        return Alone(cache.probe(ids), cache.probe(prompt))
+        return Alone(cache.probe(ids, marks), cache.probe(prompt, self._marks(chain)))
 
     def would_reuse(self, predecessor: int, chain: Sequence[Step], shared: int, length: int) -> int:
         """Tell how much of a prompt of a length is reused that shares some tokens with what is stored.
@@ -94,7 +102,7 @@ class LoneCaches:
         prompt = np.full(length, _OTHER, np.int32)
         same = min(len(stored), shared)
         prompt[:same] = stored[:same]
-        reused = cache.probe(prompt)
+        reused = cache.probe(prompt, self._marks(chain))
         return reused if shared <= len(stored) else max(reused, cache.reusable(shared, length))
 
     def store(self, predecessor: int | None, step: Step, ids: Ids, sequence: Ids) -> None:
@@ -107,7 +115,7 @@ class LoneCaches:
             sequence: what it stores.
         """
         cache = self._tips.pop(predecessor) if predecessor is not None else self._empty()
-        cache.store(sequence, match=cache.match(ids), marks=step.marks)
+        cache.store(sequence, match=cache.match(ids, step.marks), marks=step.marks)
         self._tips[step.turn] = cache
 
     def _at(self, turn: int, chain: Sequence[Step]) -> PrefixCache:
@@ -116,10 +124,15 @@ class LoneCaches:
             cache = self._empty()
             for step in chain:
                 sequence = self._sequence(step.turn)
-                match = cache.match(sequence[: step.prompt_tokens])
+                match = cache.match(sequence[: step.prompt_tokens], step.marks)
                 cache.store(sequence, match=match, marks=step.marks)
             self._tips[turn] = cache
         return self._tips[turn]
+
+    @staticmethod
+    def _marks(chain: Sequence[Step]) -> PromptBoundaries:
+        """Return what the server would know of a prompt that begins as its predecessor did."""
+        return chain[-1].marks if chain else NO_MARKS
 
     def _empty(self) -> PrefixCache:
         cache = self._new_cache()

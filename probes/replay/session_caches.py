@@ -122,8 +122,8 @@ class SessionCaches:
         base = turn.base
         alone = Alone(0, 0)
         if base is not None:
-            alone = self._lone.follow(base, self._chain(base), ids, turn.kept)
-        match = self.server.match(ids)
+            alone = self._lone.follow(base, self._chain(base), ids, turn.kept, turn.step.marks)
+        match = self.server.match(ids, turn.step.marks)
         self._looked_up.append(turn.place)
         reprefill = unavoidable = len(ids) - match.reused
         losses: tuple[UnreusedTokens, ...] = ()

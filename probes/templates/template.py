@@ -117,6 +117,7 @@ class ChatTemplate:
     ) -> None:
         self.limits = limits or Limits()
         self.sources = {name: TemplateSource(text, self.limits) for name, text in templates.items()}
+        self._replacing: dict[str, TemplateSource] = {}
         self.source = source
         self.path = path
         self.special_tokens = dict(special_tokens or {})
@@ -212,7 +213,7 @@ class ChatTemplate:
         places: dict[str, dict[Key, list[int]]] = {}
         for place, each in enumerate(asked):
             # The clock is asked anew each time where it is printed.
-            timed = each.job.now is None and self.sources[each.name].prints_time
+            timed = each.job.now is None and self._source(each.name).prints_time
             key = (each.name, each.key.fields, place if timed else None)
             outcomes[place] = None if timed else self._known(key, each)
             if outcomes[place] is None:
@@ -240,7 +241,7 @@ class ChatTemplate:
         budget = self._budgets.get(name)
         if budget is None:
             budget = self._budgets[name] = RenderBudget(self.limits.seconds * _MOST_SLOW, _MOST_INFLATED)
-        source = self.sources[name]
+        source = self._source(name)
         results = renderer.do(source.text, tasks, self.limits, budget)
         for result in results:
             if isinstance(result, RenderLimit):
@@ -408,6 +409,7 @@ class ChatTemplate:
             now=request.now,
             profile=task.profile,
             lasting=True,
+            replaced=request.template,
         )
 
     def _name(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
@@ -418,6 +420,15 @@ class ChatTemplate:
         raise RenderError(
             "ValueError", f"none of the named templates ({', '.join(sorted(self.sources))}) is default"
         )
+
+    def _replaced(self, text: str) -> str:
+        """Return the name of a template that a server renders with instead of the model's: its own source."""
+        if text not in self._replacing:
+            self._replacing[text] = TemplateSource(text, self.limits)
+        return text
+
+    def _source(self, name: str) -> TemplateSource:
+        return self._replacing[name] if name in self._replacing else self.sources[name]
 
     def _job(
         self,
@@ -430,6 +441,7 @@ class ChatTemplate:
         now: datetime | None = None,
         profile: Profile | None = None,
         lasting: bool = False,
+        replaced: str | None = None,
     ) -> tuple[str, Job]:
         variables = dict(kwargs or {})
         tools = variables.pop("tools", tools)
@@ -443,13 +455,13 @@ class ChatTemplate:
             raise RenderError("TypeError", f"{taken!r} is not a chat-template kwarg")
         if not messages:
             raise RenderError("ValueError", "an empty conversation cannot be rendered")
-        name = self._name(tools)
+        name = self._name(tools) if replaced is None else self._replaced(replaced)
         if continued:
             if add_generation_prompt:
                 raise RenderError("ValueError", "a message cannot be continued after a generation prompt")
             field = continued if isinstance(continued, str) else "content"
             names = REASONING_KEYS if field in REASONING_KEYS else (field,)
-            if not any(key in self.sources[name].text for key in names):
+            if not any(key in self._source(name).text for key in names):
                 raise RenderError(
                     "ValueError", f"the template does not read {field!r}, which is to be continued"
                 )

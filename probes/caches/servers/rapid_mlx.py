@@ -6,13 +6,17 @@ import sys
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from ..base import Block, Match, PrefixCache, PromptBoundaries, last_position
+from ..base import NO_MARKS, Block, Match, PrefixCache, PromptBoundaries, last_position
 from ..hashes import recipe
 from ..kind import CacheKind, CacheSettings, of_blocks, of_sequences, only_trimmable
 from ..prefix_lookup import longest_continuation, longest_prefix, neighbour
 from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
+
+if TYPE_CHECKING:
+    from ...tokenization.tokens import Ids
 
 ROOT = b"rapid-mlx-root"
 #: Tokens per block of the paged cache.
@@ -35,10 +39,17 @@ class RapidMlxCache(SequenceCache):
     max_uncut = 8
     max_checkpoints = 4
     stride = 2048
+    #: Tokens before a turn's end at which its checkpoint is; the next turn may be tokenized otherwise there.
+    margin = 8
+    #: A checkpoint as near to a prompt's end as this stands for the prompt.
+    max_gap = 64
+    #: Tokens that a prompt shares with a stored one, beyond what it gets, for a checkpoint where they part.
+    min_shared = 1024
+    _shared_end = 0
 
     @cached_property
     def _anchors(self) -> set[int]:
-        """The starts of messages at which prefills from nothing stopped; they are kept."""
+        """The ends of turns at which prefills from nothing stopped; they are kept."""
         return set()
 
     def lift_limits(self) -> None:
@@ -67,19 +78,41 @@ class RapidMlxCache(SequenceCache):
                 return near, position if position < prompt.length else 0
         return prefix, most
 
+    def match(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> Match:
+        """Return what the server takes over of a prompt, and note where it stops for what others share."""
+        prompt = TokenSequence.of(ids)
+        shared = min(max((common for _, common in self._shared(prompt)), default=0), len(ids) - 1)
+        match = super().match(ids, marks)
+        worth = not self.layers.trimmable and shared - match.reused >= self.min_shared
+        self._shared_end = shared if worth else 0
+        return match
+
+    def _boundary(self, marks: PromptBoundaries) -> int:
+        """Return where a prefill stops so that the next turn can go on from there; 0 for nowhere."""
+        return max(0, marks.turn_end - self.margin)
+
     def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
-        if (boundary := marks.user_start) > reused and not self.layers.trimmable:
-            return (boundary, "boundary"), (length, "")
-        return tuple((end, "") for end in sorted({prompt, length}))
+        if self.layers.trimmable:
+            return tuple((end, "") for end in sorted({prompt, length}))
+        ends = {length: ""}
+        boundary = self._boundary(marks)
+        if boundary <= reused or prompt - boundary > self.max_gap:
+            ends[prompt] = ""
+        if reused < self._shared_end < prompt:
+            ends[self._shared_end] = ""
+        if reused < boundary < prompt:
+            ends[boundary] = "boundary"
+        return tuple(sorted(ends.items()))
 
     def _snapshots(self, sequence: TokenSequence, match: Match, marks: PromptBoundaries) -> Iterable[int]:
-        boundary = marks.user_start
+        boundary = self._boundary(marks)
         cold = not any(block.snapshot for block in match.blocks)
         if cold and boundary:
             self._anchors.add(boundary)
         newest = max((block.end for block in match.blocks if block.snapshot), default=0)
-        stops = [match.reused, *([boundary] if boundary > match.reused else ()), sequence.length]
+        inner = {at for at in (boundary, self._shared_end) if match.reused < at < sequence.length}
+        stops = [match.reused, *sorted(inner), sequence.length]
         positions = []
         for start, end in pairwise(stops):
             for at in range(start + self.stride, end, self.stride):

@@ -1,29 +1,100 @@
-"""The two caches of vllm-mlx that keep whole sequences: sized by memory, and the older one."""
+"""The caches of vllm-mlx: the simple engine's, and three of the batched engine."""
 
 from __future__ import annotations
 
-from ..base import PrefixCache, PromptBoundaries
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from ..base import NO_MARKS, Match, PrefixCache, PromptBoundaries
 from ..hashes import recipe
 from ..kind import CacheKind, CacheSettings, of_blocks, of_sequences, only_trimmable
 from ..prefix_lookup import longest_continuation, longest_prefix, neighbour
 from ..sequence_cache import End, SequenceCache, SequenceEntry
 from ..sequences import TokenSequence
 
+if TYPE_CHECKING:
+    from ...conversation import Request
+    from ...tokenization.tokens import Ids
+
 ROOT = b"vllm-mlx-root"
+#: Fields of a request that the simple engine's cache cannot honour, with the values that say nothing.
+_PLAIN_SAMPLING: Mapping[str, tuple[Any, ...]] = {
+    "stop": ([], ""),
+    "stop_sequences": ([],),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1, 0),
+}
 #: Tokens per block of the paged cache.
 BLOCK_SIZE = 64
 
 
-class VllmMlxCache(SequenceCache):
-    """vllm-mlx's default cache: shorter and parting prompts of at least 128 tokens.
+class VllmMlxSimpleCache(SequenceCache):
+    """The simple engine's cache, which is the server's default: the state behind a system prefix.
 
-    Source: waybarrios/vllm-mlx 0.6.0 (October 2026), `memory_cache.py` and `scheduler.py`; the lookup was run
-    beside this one on random sequences without a difference, what is stored was read (docs/servers.md,
-    section 5; docs/caches.md). A prompt that is there whole is prefilled again, and a shorter sequence is
-    preferred to a parting one even where that shares more.
+    Source: waybarrios/vllm-mlx 0.6.0 (October 2026), `engine/simple.py` and `engine/chat_template_safety.py`;
+    read (docs/servers.md, section 5; docs/caches.md). All system messages are rendered before a user turn,
+    wherever they stand. A prompt that begins with that goes on from the state behind it, if it is kept, or
+    leaves it; all others are prefilled from the start. Models with sliding windows are not cached.
     """
 
     kind = "vllm-mlx"
+    drops_prefixes = False
+    #: `VLLM_MLX_SYSTEM_KV_SLOTS`.
+    max_entries = 4
+    #: Length of the system prefix of the prompt that was looked up last.
+    _prefix = 0
+
+    def reusable(self, shared: int, length: int) -> int:
+        """Return the length of the system prefix that was stored last, where all of it is shared."""
+        prefix = self._last.length if self._last else 0
+        return prefix if prefix <= shared and prefix < length else 0
+
+    def wants_system_prefix(self, request: Request) -> bool:
+        """Tell whether the server looks at all: at streams and requests with tools that sample plainly."""
+        fields = request.fields
+        # A session that is not recorded as request bodies does not tell; agents stream.
+        streams = fields.get("stream") or ("stream" not in fields and "model" not in fields)
+        plain = all(fields.get(name) in (None, *usual) for name, usual in _PLAIN_SAMPLING.items())
+        return bool(streams or request.tools) and plain
+
+    def why_not(self, shared: int, length: int) -> str:
+        """Say what is kept."""
+        return "the server keeps nothing but the state behind the system messages (--continuous-batching)"
+
+    def match(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> Match:
+        """Return the system prefix of a prompt, where that is kept."""
+        self._prefix = marks.system_prefix
+        return super().match(ids, marks)
+
+    def probe(self, ids: Ids, marks: PromptBoundaries = NO_MARKS) -> int:
+        """Return how many tokens `match` would take over."""
+        other = copy(self)
+        other._prefix = marks.system_prefix
+        return SequenceCache.probe(other, ids, marks)
+
+    def _ends(self, length: int, reused: int, marks: PromptBoundaries) -> tuple[End, ...]:
+        prefix = 0 if self.layers.window else marks.system_prefix
+        return ((prefix, "system"),) if prefix > reused else ()
+
+    def _resume(self, entry: SequenceEntry, prompt: TokenSequence) -> int:
+        whole = entry.length == self._prefix < prompt.length and entry.ids.common(prompt) == entry.length
+        return entry.length if whole else 0
+
+
+class VllmMlxCache(SequenceCache):
+    """The batched engine's cache (`--continuous-batching`): shorter and parting prompts of at least 128
+    tokens.
+
+    Source: waybarrios/vllm-mlx 0.6.0 (October 2026), `memory_cache.py` and `scheduler.py`; run: the lookup
+    beside this one on random sequences without a difference, and what is stored of a model whose layers
+    cannot be cut (docs/servers.md, section 5; docs/caches.md). A prompt that is there whole is prefilled
+    again, and a shorter sequence is preferred to a parting one even where that shares more.
+    """
+
+    kind = "vllm-mlx:batched"
     max_entries = 1000
     #: What is shorter is neither stored nor looked up.
     min_tokens = 128
@@ -60,7 +131,9 @@ class VllmMlxCache(SequenceCache):
             return ((length, ""),) if length >= self.min_tokens else ()
         prompt = length if marks.prompt_tokens is None else marks.prompt_tokens
         stale = not reused or prompt - reused > self.refresh
-        return ((prompt, ""),) if stale and prompt >= self.min_tokens else ()
+        # The state is copied when the first token of the reply has been computed.
+        end = min(prompt + 1, length)
+        return ((end, ""),) if stale and end >= self.min_tokens else ()
 
     def _insert(self, entry: SequenceEntry) -> None:
         begun = self._begun(entry)
@@ -115,7 +188,13 @@ def _paged(settings: CacheSettings) -> PrefixCache:
     return of_blocks(only_trimmable(settings), BLOCK_SIZE, named=recipe(root=ROOT))
 
 
+def _by_engine(settings: CacheSettings) -> PrefixCache:
+    batched = settings.options.get("engine") == "batched"
+    return of_sequences(VllmMlxCache if batched else VllmMlxSimpleCache)(settings)
+
+
 KINDS = (
+    CacheKind(VllmMlxSimpleCache.kind, _by_engine, options={"engine": ("simple", "batched", "vlm")}),
     CacheKind(VllmMlxCache.kind, of_sequences(VllmMlxCache)),
     CacheKind("vllm-mlx:paged", _paged),
     CacheKind(VllmMlxLegacyCache.kind, of_sequences(VllmMlxLegacyCache)),

@@ -39,6 +39,7 @@ class AnthropicRules:
             in the text, or nothing.
         images: whether images are kept, as `image_url` parts before the text; else they are left out.
         between_blocks: joins the texts of neighbouring blocks, of one message and of the system text.
+        between_thoughts: joins the thinking blocks of one message, where they become a field.
         after_thinking: joins a think block and the text after it.
         split_results: whether, without `tool_role`, each tool result is a user turn of its own.
         results_last: whether all text of a user turn comes before its tool results; else each stays in its
@@ -65,6 +66,7 @@ class AnthropicRules:
     reasoning: Literal["field", "inline", "dropped"] = "inline"
     images: bool = False
     between_blocks: str = "\n"
+    between_thoughts: str = "\n"
     after_thinking: str = "\n\n"
     split_results: bool = True
     results_last: bool = False
@@ -72,7 +74,6 @@ class AnthropicRules:
     parts: bool = False
     result_parts: bool = False
     empty_texts: bool = True
-    between_thoughts: str = "\n"
     call_type: bool = True
     marks_boundaries: bool = False
     dropped_system: tuple[str, ...] = (BILLING_HEADER,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...conversation import Message
+from ...conversation import TOP_LEVEL, Message
 from ..base import Action, Messages, Rewrite
 from .system_turns import each_changed, has_role, indices, is_system
 from .texts import Text, content_text, join, part_text, rebuilt
@@ -90,6 +90,28 @@ def system_turn(texts: Sequence[tuple[Message, Text]], separator: str) -> Messag
     text = joined([text for _, text in texts], separator)
     own = all(owner == first.index for _, owner in text.owners)
     return Message({"role": "system", "content": text.text}, first.index, () if own else text.pieces())
+
+
+def lines_after_top(systems: Sequence[Message]) -> Message | None:
+    """Return system turns as one: the top-level text, an empty line, and the others line by line.
+
+    Turns without text leave no trace; without any text there is none.
+    """
+    texts = [(message, text) for message in systems if (text := join(part_texts(message), "\n"))]
+    if not texts:
+        return None
+    top = [text for message, text in texts if message.index == TOP_LEVEL]
+    later = [text for message, text in texts if message.index != TOP_LEVEL]
+    inner = [join(later, "\n")] if later else []
+    return system_turn([(texts[0][0], join([*top, *inner], "\n\n"))], "")
+
+
+def without_empty_blocks(message: Message) -> Message:
+    """Return a message of Anthropic's API, and of a system message's blocks only those with text."""
+    if not is_system(message) or not isinstance(message.content, list):
+        return message
+    kept = [block for block in message.content if part_text(block)]
+    return message if len(kept) == len(message.content) else message.replace(content=kept)
 
 
 def merge_into_first(

@@ -16,7 +16,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_settings, route_of, with_kwargs
 from ..base import Prepared
-from ..kind import ROUTES, PassesOn, PolicyKind
+from ..kind import ROUTES, PassesOn, PolicyKind, PolicyOption
 from ..rewrite.part_texts import as_system
 from ..rewrite.system_turns import keep
 
@@ -57,7 +57,9 @@ KINDS = (
         evidence={"messages": "reported"},
         cache="llama.cpp",
         drift="none of its own: what a message becomes depends on that message alone",
-        options={"route": ROUTES},
+        # How it chooses among several is not known.
+        options={"route": ROUTES, "slots": PolicyOption(("1", "2", "4", "8"), "1")},
+        cache_options=("slots",),
         aliases=("lms",),
         checks=(PassesOn("lm-studio", 7, "HTTP 500"),),
         suite="local",

@@ -24,7 +24,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..kind import ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped, whole_text
 from ..rewrite.preparation import never_continued, thinking_asked
 from ..rewrite.reasoning import template_text, thinking_budget, thinking_type
@@ -292,6 +292,7 @@ KINDS = (
             "route": ROUTES,
             "version": PolicyOption((BEFORE, PULLED, RELEASE), RELEASE),
         },
+        reuse_reports=ReuseReports(log=True),
         suite="local",
     ),
 )

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...conversation import Message, Request
+from ...conversation import TOP_LEVEL, Message, Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
@@ -55,15 +55,19 @@ class Ollama:
     Attributes:
         name: the policy as the person named it.
         renderer: `go`, `qwen3.5` or `qwen3.8`; None to go by the template's name.
+        system: `SYSTEM` of the Modelfile, which a request gets that does not begin with a system message; ""
+            for none.
     """
 
     name: str
     renderer: str | None = None
+    system: str = ""
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as this server's renderer gets it."""
         renderer = self.renderer or renderer_of(template)
-        start = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS).then(_split_contents)
+        start = as_chat(request, _ANTHROPIC, _RESPONSES, _JOINS).then(self._with_system)
+        start = start.then(_split_contents)
         defaults: dict[str, Any] = {}
         why = ""
         error = None
@@ -84,6 +88,14 @@ class Ollama:
             start = start.then(lambda messages: keep(messages, "left in place by the renderer"))
         prepared = replace(start.then(parse_arguments), error=error)
         return with_kwargs(with_kwargs(prepared, _thinking(request)), defaults, why, values=renderer != GO)
+
+    def _with_system(self, messages: Messages) -> Rewrite:
+        """Put the Modelfile's system text first, unless there is one (`server/routes.go`)."""
+        if not self.system or (messages and has_role(messages[0], "system")):
+            return Rewrite(tuple(messages), ())
+        added = Message({"role": "system", "content": self.system}, TOP_LEVEL)
+        why = "the Modelfile's SYSTEM, since the request does not begin with a system message"
+        return Rewrite((added, *messages), (Action("inserted", (), why),))
 
 
 def _split_contents(messages: Messages) -> Rewrite:
@@ -172,7 +184,7 @@ KINDS = (
     PolicyKind(
         "ollama",
         "Ollama: its messages for Go templates and for the qwen3.5 and qwen3.8 renderers",
-        lambda name, options: Ollama(name, options.get("renderer")),
+        lambda name, options: Ollama(name, options.get("renderer"), options.get("system", "")),
         source="ollama/ollama template/template.go, model/renderers/qwen35.go; #17757, #17855, #17918",
         date="2026-08-21",
         evidence={"messages": "read"},
@@ -180,7 +192,8 @@ KINDS = (
         drift="With qwen3.8 and Go templates that write .System every new system turn lengthens the first "
         "block, so that all behind it is computed again; qwen3.5 leaves earlier text as it is.",
         options={
-            "renderer": PolicyOption((GO, QWEN35, QWEN38), otherwise="the template's name; go for others")
+            "renderer": PolicyOption((GO, QWEN35, QWEN38), otherwise="the template's name; go for others"),
+            "system": PolicyOption((), otherwise="none: SYSTEM of the Modelfile, given last"),
         },
         suite="engines",
     ),

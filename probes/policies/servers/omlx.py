@@ -20,7 +20,7 @@ from ...conversation import Request
 from ...templates.template import ChatTemplate
 from ..api.routes import route_of
 from ..base import Action, Messages, Policy, Prepared, Rewrite
-from ..kind import OFF, ROUTES, AsksPlacements, Decision, OtherPolicy, PolicyKind, PolicyOption
+from ..kind import OFF, ROUTES, AsksPlacements, Decision, OtherPolicy, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.reasoning import NATIVE_TYPES, VERSIONS
 from ..rewrite.relocation import relocate
 from ..rewrite.role_merge import merge_roles
@@ -184,6 +184,7 @@ _OMLX = PolicyKind(
     cache_options=("version",),
     shorthands={"pr-1991": "leading_shape=on"},
     kwargs_setting=_KWARGS_SETTING,
+    reuse_reports=ReuseReports(log=True),
     suite="forks",
     checks=(
         AsksPlacements(

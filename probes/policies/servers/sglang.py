@@ -21,7 +21,7 @@ from ...templates.template import ChatTemplate
 from ..api.anthropic_route import SERVER_TOOLS, AnthropicRules, convert_anthropic, object_schema
 from ..api.routes import body_effort, route_of, with_kwargs
 from ..base import Messages, Prepared, Rewrite
-from ..kind import ROUTES, AsksOnce, PolicyKind, PolicyOption
+from ..kind import ROUTES, AsksOnce, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import merge_into_first, part_texts, stripped
 from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import is_system, keep
@@ -202,6 +202,7 @@ KINDS = (
             "reasoning-parser": PolicyOption(("none", "think"), "none"),
         },
         checks=(AsksOnce("sglang", 3, sglang_test, "route=messages"),),
+        reuse_reports=ReuseReports("--enable-cache-report"),
         suite="engines",
     ),
 )

@@ -23,7 +23,7 @@ from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules, convert_anthropic, object_schema
 from ..api.routes import BlockJoins, body_effort, joined_blocks, route_of
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption
+from ..kind import ROUTES, AsksOnce, PassesOn, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.system_turns import each_changed, has_role, indices, is_system, keep
 from ..rewrite.texts import Text, join, part_text, rebuilt
@@ -288,7 +288,11 @@ KINDS = (
             "version": PolicyOption((MOVES_ALL, MOVES_NONE, TESTS, NEWEST), NEWEST),
             "content": PolicyOption(("auto", "string", "openai"), "auto"),
             "disabled-thinking": PolicyOption(("auto", *EFFORTS), "auto"),
+            # --max-num-batched-tokens, which decides where states of recurrent layers are kept; the default
+            # is that of GPUs of less than 70 GiB.
+            "step": PolicyOption(("2048", "8192", "16384"), "2048"),
         },
+        cache_options=("step",),
         shorthands={"chat-completions": "route=chat"},
         # The flag: waybarrios/vllm-mlx#394, which names vLLM's too.
         kwargs_setting="vllm serve … --default-chat-template-kwargs '{}'",
@@ -296,6 +300,7 @@ KINDS = (
             AsksOnce("vllm", 2, vllm_test, "route=messages", joined=" without a separator"),
             PassesOn("vllm:chat-completions", 4, "HTTP 400", "route=chat"),
         ),
+        reuse_reports=ReuseReports("--enable-prompt-tokens-details"),
         suite="engines",
     ),
 )

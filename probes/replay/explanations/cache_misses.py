@@ -25,7 +25,7 @@ _SMALLER = (64, 16)
 _MORE_ROOM: Mapping[Room, str] = {
     "block": "a larger cache",
     "sequence": "a larger cache",
-    "slot": "a slot for each conversation (--parallel)",
+    "slot": "a slot for each conversation (--parallel N, and id_slot in its requests)",
 }
 
 
@@ -60,22 +60,24 @@ def cache_misses(
     size = cache.block_size
     found = []
     if usable > unlimited:
-        remedy = _smaller_blocks(usable, unlimited, length, size)
-        found.append(
-            UnreusedTokens("cache-granularity", usable - unlimited, _rest(usable, unlimited, size), remedy)
-        )
+        why = cache.why_not(shared, length)
+        remedy = None if why else _smaller_blocks(usable, unlimited, length, size)
+        why = why or _rest(usable, unlimited, size)
+        found.append(UnreusedTokens("cache-granularity", usable - unlimited, why, remedy))
     lost = evicted_tokens(match.reused, alone, length)
     if lost:
         room = cache.room
         what = {
             "block": f"block {match.reused // size} was dropped, or found no room,",
-            "slot": "the slot was overwritten",
+            "slot": "its slot was given to another prompt",
             "sequence": "a sequence that has them was dropped, or found no room,",
         }[room]
         said = f"{what} in turn {eviction.turn}, by conversation {eviction.conversation}"
         # What was stored can reach into what is new: it begins with the generation prompt that was stored.
         saves = max(lost, alone.reused - match.reused)
-        remedy = Remedy("cache", _MORE_ROOM[room], lost, saves=saves, apply=("cache:larger",))
+        # More memory changes nothing for a slot that other requests are given.
+        apply = () if room == "slot" else ("cache:larger",)
+        remedy = Remedy("cache", _MORE_ROOM[room], lost, saves=saves, apply=apply)
         found.append(
             UnreusedTokens("evicted", lost, said, remedy, room, eviction.turn, eviction.conversation)
         )

@@ -19,7 +19,7 @@ from jinja2.utils import Namespace
 from ...errors import RenderError, RenderLimit
 from ..rendering import REASONING_KEYS
 from . import continuation
-from .environment import bare_environment, clock, environment
+from .environment import bare_environment, changes, clock, environment
 
 _LONGEST_MESSAGE = 100_000
 #: Levels of a syntax tree; a deeper one cannot be compiled within Python's default recursion limit.
@@ -39,6 +39,7 @@ class Conversation:
         continued: the field of the last message that is continued; None for none.
         now: the clock.
         raw: whether `dict` and `namespace` are Python's and Jinja's own.
+        llamacpp: whether the template runs as in llama.cpp's engine, which lets it change lists.
     """
 
     messages: Sequence[dict[str, Any]]
@@ -49,6 +50,7 @@ class Conversation:
     continued: str | None
     now: datetime | None
     raw: bool
+    llamacpp: bool
 
 
 def parse_template(text: str) -> nodes.Template:
@@ -82,6 +84,15 @@ def in_order(node: nodes.Node) -> list[nodes.Node]:
         if len(open_) > _MOST_LEVELS:
             raise RenderError("RecursionError", "the template is nested too deeply", child.lineno)
     return found
+
+
+def compile_for_llamacpp(text: str) -> Template:
+    """Compile a template, which was parsed before, with the manners of llama.cpp's engine."""
+    try:
+        llama = environment("llama.cpp")
+        return llama.compile_tree(llama.parse(text))
+    except Exception as error:
+        raise as_render_error(error) from error
 
 
 def compile_template(tree: nodes.Template) -> Template:
@@ -224,6 +235,7 @@ def _running(
     Yields the generator, and the indices of the message and tool objects that it sees (`_variables`).
     """
     token = clock.set(conversation.now)
+    changing = changes.set(conversation.llamacpp)
     try:
         variables, ids = _variables(conversation, asked)
         yield template.root_render_func(template.new_context(variables)), ids
@@ -233,15 +245,17 @@ def _running(
         raise as_render_error(error) from error
     finally:
         clock.reset(token)
+        changes.reset(changing)
 
 
 def _variables(conversation: Conversation, asked: _Asked | None) -> tuple[dict[str, Any], dict[int, int]]:
     """Return the template's variables, and for each message and tool object its index (tools: -1 - index).
 
     Each message is an object of its own, by which it is known among a template's local variables. What it
-    holds is shared: the sandbox lets no template change it.
+    holds is shared where the sandbox lets no template change it.
     """
-    messages = [dict(message) for message in conversation.passed]
+    copied = copy.deepcopy(conversation.passed) if conversation.llamacpp else conversation.passed
+    messages = [dict(message) for message in copied]
     fixed = {"dict": dict, "namespace": Namespace} if conversation.raw else {}
     if conversation.continued is not None:
         field = conversation.continued

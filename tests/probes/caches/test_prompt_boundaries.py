@@ -37,8 +37,9 @@ def test_positions_are_where_the_texts_stand():
     assert marks.prompt_tokens == len(made.text)
     assert marks.generation_prompt == made.text.index("[assistant]<think>")
     assert marks.think_start == made.text.index("<think>")
-    assert marks.user_start == made.text.index("[user]Two?")
-    assert marks.user_headers == (made.text.index("[user]One?"), marks.user_start)
+    assert marks.turn_end == marks.generation_prompt
+    assert marks.user_headers == tuple(made.text.index(f"[user]{each}") for each in ("One?", "Two?"))
+    assert marks.system_prefix == 0
     # An empty user turn shares its header.
     assert marks.system_end == made.text.index("One?")
     assert marks.ends_in_user
@@ -56,7 +57,6 @@ def test_tool_results_written_as_user_turns_are_user_turns_to_llama_cpp():
     messages = [*CHAT, A("call"), {"role": "tool", "content": "3"}]
     made = prompt(messages, text)
     marks = BoundaryFinder(encoder(), HYBRID).read(made)
-    assert marks.user_start == made.text.index("[user]Two?")
     assert marks.user_headers == tuple(made.text.index(f"[user]{each}") for each in ("One?", "Two?", "3"))
 
 
@@ -79,5 +79,43 @@ def test_a_template_that_refuses_the_beginning_gives_no_position():
     made = prompt(CHAT)
     made = replace(made, template=ChatTemplate({"default": strict}, source="test"))
     marks = BoundaryFinder(encoder(), HYBRID).read(made)
-    assert (marks.user_start, marks.user_headers, marks.system_end) == (0, (), 0)
+    assert (marks.user_headers, marks.system_end) == ((), 0)
     assert marks.generation_prompt == made.text.rindex("[assistant]")
+
+
+def test_a_leading_developer_message_is_no_system_segment():
+    marks = BoundaryFinder(encoder(), HYBRID).read(
+        prompt([{"role": "developer", "content": "Be brief."}, U("1")])
+    )
+    assert marks.system_end == 0
+
+
+def test_where_the_next_turn_parts_from_a_prompt():
+    # Where history has the reasoning mark, the turn ends where the text of the last question does not differ.
+    lasting = TEMPLATE.replace("{{ m.content }}\n", "{{ m.content }}{% if not loop.last %}\n{% endif %}")
+    for text, behind in ((TEMPLATE, "Two?\n"), (lasting, "Two?")):
+        made = prompt(CHAT, text)
+        marks = BoundaryFinder(encoder(), HYBRID).read(made)
+        assert made.text[: marks.turn_end].endswith(behind)
+    # A template that writes what is last otherwise: the text of the last user message is what can change.
+    late = TEMPLATE.replace(
+        "{{ m.content }}", "{% if loop.last and not add_generation_prompt %}!{% endif %}{{ m.content }}"
+    )
+    made = prompt(CHAT, late)
+    assert BoundaryFinder(encoder(), HYBRID).read(made).turn_end == made.text.index("Two?")
+    assert BoundaryFinder(encoder(), HYBRID).read(prompt([S("Be brief.")])).turn_end == 0
+
+
+def test_the_system_prefix_is_that_of_all_system_messages():
+    def prefix(messages, **fields):
+        made = prompt(messages)
+        finder = BoundaryFinder(encoder(), Layers(), system_prefix=lambda request: bool(request.messages))
+        return finder.read(made).system_prefix, made.text
+
+    length, text = prefix([S("Be very brief."), *CHAT[1:]])
+    assert text[:length] == "[system]Be very brief.\n[user]"
+    assert prefix([S("Be very brief."), *CHAT[1:], S("Now.")])[0] == 0  # the render of both has them in front
+    assert prefix(CHAT[1:])[0] == prefix([S("")])[0] == 0
+    made = prompt(CHAT)
+    finder = BoundaryFinder(encoder(), Layers(), system_prefix=lambda request: False)
+    assert finder.read(made).system_prefix == 0

@@ -33,6 +33,8 @@ def test_every_policys_cache_can_be_made(kind, model_kind):
         ("flyto-mlx", "hybrid", "flyto-mlx", 2048),
         ("mtplx", "hybrid", "mtplx", 1),
         ("rapid-mlx:paged", "plain", "rapid-mlx:paged", 64),
+        ("vllm-mlx", "plain", "vllm-mlx", 1),
+        ("vllm-mlx:batched", "plain", "vllm-mlx:batched", 1),
         ("vllm-mlx:paged", "plain", "vllm-mlx:paged", 64),
         ("vllm-mlx:legacy", "plain", "vllm-mlx:legacy", 1),
         ("mlx-vlm", "plain", "mlx-vlm", 16),
@@ -98,7 +100,7 @@ def test_capacity_reaches_every_cache():
     for name in names():
         cache = make_cache(name, capacity_bytes=0, sizes=Sizes(1))
         cache.store(array(range(3000)))
-        if name != "llama.cpp":  # its slot does not count
+        if name not in ("llama.cpp", "vllm-mlx"):  # slots do not count, and a prompt alone leaves nothing
             assert cache.statistics.bytes == 0
             assert cache.statistics.refused_blocks + cache.statistics.evicted_blocks > 0
 
@@ -119,6 +121,8 @@ def test_the_registry_itself_loads_nothing_heavy():
         ("mlx-vlm", "mlx-vlm", 16),
         ("rapid-mlx", "rapid-mlx", 1),
         ("lm-studio", "llama.cpp", 1),
+        ("vllm-mlx", "vllm-mlx", 1),
+        ("vllm-mlx:engine=batched", "vllm-mlx:batched", 1),
     ],
 )
 def test_a_policy_has_its_servers_cache(policy, kind, block):
@@ -153,3 +157,9 @@ def test_servers_that_took_over_an_earlier_omlx(policy):
 
 def test_another_servers_version_is_no_version_of_omlx():
     assert server_cache(parse_policy("vllm:version=2026-06-02")).kind == "vllm"
+
+
+@pytest.mark.parametrize(("policy", "slots"), [("llama-cpp", 4), ("llama-cpp:slots=1", 1), ("lm-studio", 1)])
+def test_llama_cpp_has_the_slots_that_are_asked_for(policy, slots):
+    cache = server_cache(parse_policy(policy))
+    assert len(cache._slots) == slots

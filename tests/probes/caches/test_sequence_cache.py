@@ -16,7 +16,7 @@ from tplaudit.probes.caches.servers.mtplx import MtplxCache
 from tplaudit.probes.caches.servers.ollama import OllamaCache
 from tplaudit.probes.caches.servers.rapid_mlx import RapidMlxCache
 from tplaudit.probes.caches.servers.sglang import SglangCache
-from tplaudit.probes.caches.servers.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache
+from tplaudit.probes.caches.servers.vllm_mlx import VllmMlxCache, VllmMlxLegacyCache, VllmMlxSimpleCache
 from tplaudit.probes.models.layers import Layers
 from tplaudit.probes.models.sizes import Sizes
 from tplaudit.probes.tokenization.tokens import common_prefix_ids
@@ -26,6 +26,7 @@ ALL = [
     RapidMlxCache,
     VllmMlxCache,
     VllmMlxLegacyCache,
+    VllmMlxSimpleCache,
     MlxVlmSnapshots,
     MtplxCache,
     LlamaCppCache,
@@ -88,10 +89,11 @@ def test_payloads_are_those_of_the_prompts_own_tokens(kind, prompts, hybrid, ran
         marks = PromptBoundaries(
             prompt_tokens=prompt,
             system_end=random.randint(0, 3),
-            user_start=max((at for at in starts if at < prompt), default=0),
+            system_prefix=random.randint(0, 3),
+            turn_end=max((at for at in starts if at < prompt), default=0),
             user_headers=tuple(at for at in starts if at < prompt),
         )
-        match = cache.match(ids[:prompt])
+        match = cache.match(ids[:prompt], marks)
         at = 0
         for block in match.blocks:
             assert block.start == at and block.payload.tokens == tuple(tokens[: block.end])
@@ -111,7 +113,7 @@ def test_mistakes_are_refused(kind):
         cache.store(array(range(300)), [])
     with pytest.raises(ValueError, match="no block holds them"):
         cache.store(array(range(300)), match=Match(200))
-    if kind is not LlamaCppCache:
+    if kind not in (LlamaCppCache, VllmMlxSimpleCache):
         with pytest.raises(ValueError, match="payloads or sizes"):
             kind(Layers(), capacity_bytes=10).store(array(range(300)))
 
@@ -129,8 +131,8 @@ def test_capacity_is_kept_and_a_loss_explained(kind, prompts, capacity, hybrid):
         assert match.evicted is None or 1 <= match.evicted < number
         cache.store(array(tokens), match=match)
         counts = cache.statistics
-        slot = cache._slot.nbytes if isinstance(cache, LlamaCppCache) else 0
-        assert counts.bytes - slot <= capacity
+        slots = cache._slots if isinstance(cache, LlamaCppCache) else ()
+        assert counts.bytes - sum(slot.nbytes for slot in slots if slot) <= capacity
         assert (counts.blocks == 0) is (counts.bytes == 0)
     assert cache.statistics.lookups == len(prompts)
     assert cache.statistics.hits + cache.statistics.misses == sum(map(len, prompts))
@@ -161,7 +163,8 @@ def test_no_state_outlives_its_sequence(kind, prompts, capacity, hybrid):
         match = cache.match(ids)
         cache.store(ids, [State(span.end - span.start) for span in cache.spans(ids, match)], match=match)
         del match
-        entries = [*cache._entries, *([cache._slot] if isinstance(cache, LlamaCppCache) else [])]
+        slots = cache._slots if isinstance(cache, LlamaCppCache) else ()
+        entries = [*cache._entries, *(slot for slot in slots if slot)]
         held = {block.payload for entry in entries for block in entry.blocks}
         assert set(alive) == held
 

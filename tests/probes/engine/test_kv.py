@@ -72,7 +72,7 @@ def test_what_a_cache_takes_over_can_be_put_back(engine, name):
         ids = np.concatenate([base[:kept], random_ids(new, number)])
         base = ids if number == 1 else base
         last = len(ids) - 20
-        marks = PromptBoundaries(generation_prompt=len(ids) - 3, user_start=last, user_headers=(90, last))
+        marks = PromptBoundaries(generation_prompt=len(ids) - 3, turn_end=last, user_headers=(90, last))
         match = cache.match(ids)
         with cache.pin(match):
             blocks = [block.payload for block in match.blocks]

@@ -99,7 +99,7 @@ def test_what_a_server_takes_over_gives_cold_logits(engines, name, kind, session
         marks = PromptBoundaries(
             prompt_tokens=prompt,
             generation_prompt=last_position([prompt // 2, prompt - 3], prompt - 1) or None,
-            user_start=prompt // 3,
+            turn_end=prompt // 3,
             user_headers=(prompt // 3,),
         )
         _, prefill = turn(engine, cache, ids, output, marks)

@@ -131,3 +131,25 @@ def test_a_window_may_be_switched_off(value):
 
 def test_a_family_that_reads_no_window_may_have_anything_there():
     assert state_size(WINDOW | {"model_type": "mistral", "sliding_window": True}).kind == "plain"
+
+
+def test_vllms_block_of_a_hybrid_model():
+    # Qwen3.5 4B, as vLLM 0.33.0 logs it.
+    config = {
+        "model_type": "qwen3_5_text",
+        "num_hidden_layers": 32,
+        "hidden_size": 2560,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "linear_num_value_heads": 32,
+        "linear_num_key_heads": 16,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+        "full_attention_interval": 4,
+        "mamba_ssm_dtype": "float32",
+    }
+    assert state_size({"text_config": config}).aligned_block == 528
+    assert state_size(config | {"mamba_ssm_dtype": None}).aligned_block == 272
+    assert state_size(LLAMA).aligned_block is None

@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tplaudit.probes.conversation import Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.templates.source import ContentLoops
 
@@ -67,6 +68,18 @@ class FakeTemplate:
         if self.behaviour == "moves to the end":
             turns.sort(key=lambda turn: turn["role"] == "system")
         return "".join(f"<{turn['role']}>{turn.get('content')}" for turn in turns)
+
+    def render_request(
+        self, request: Request, *, add_generation_prompt: bool = True, profile: Any = None
+    ) -> str:
+        messages = [message.data for message in request.messages]
+        return self.render(
+            messages,
+            tools=request.tools,
+            kwargs=request.kwargs,
+            add_generation_prompt=add_generation_prompt,
+            now=request.now,
+        )
 
 
 @pytest.fixture(scope="session")

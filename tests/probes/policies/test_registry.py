@@ -52,6 +52,7 @@ def test_every_policy_says_what_it_rests_on(kind: PolicyKind) -> None:
     assert set(kind.cache_options) <= set(kind.options)
     for option in kind.options.values():
         assert option.default in option.values or (option.default is None and option.otherwise)
+        assert option.choices and option.is_text is (option.choices == "TEXT")
     for remedy in kind.remedies:
         parse_policy(remedy.policy)
     for check in kind.checks:

@@ -1,4 +1,4 @@
-"""llama.cpp's slot and its checkpoints."""
+"""llama.cpp's slots and their checkpoints."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,26 +7,96 @@ from tplaudit.probes.caches.base import Match, PromptBoundaries
 from tplaudit.probes.caches.servers.llama_cpp import LlamaCppCache
 
 
-@given(conversations)
-def test_a_slot_keeps_what_its_last_prompt_shares(prompts):
-    cache = LlamaCppCache()
-    slot, aside = [], []
+class Server:
+    """The rule of slots once more, on lists."""
+
+    def __init__(self, slots, pooled):
+        self.slots, self.used, self.aside, self.pooled = [[]] * slots, [-1] * slots, [], pooled
+
+    def request(self, tokens):
+        best, kept = None, len(tokens) / 10
+        for at, slot in enumerate(self.slots):
+            if common(slot, tokens) > kept:
+                best, kept = at, common(slot, tokens)
+        at = best
+        if at is None:
+            for each, used in enumerate(self.used):
+                if at is None or used <= self.used[at]:
+                    at = each
+        if best is None or kept / len(self.slots[at]) < 0.5:
+            self.save(self.slots[at])
+            self.load(at, tokens)
+        self.used[at] = max(self.used) + 1
+        reused = min(common(self.slots[at], tokens), len(tokens) - 1)
+        for other in range(len(self.slots)):
+            if other != at:
+                self.save(self.slots[other])
+                if self.pooled:
+                    self.slots[other] = []
+        self.slots[at] = tokens
+        return reused
+
+    def save(self, slot):
+        if slot and not any(other[: len(slot)] == slot for other in self.aside):
+            self.aside = [other for other in self.aside if slot[: len(other)] != other] + [slot]
+
+    def load(self, at, tokens):
+        slot, best = self.slots[at], None
+        most = common(slot, tokens)
+        share = most / len(slot) if slot else -1
+        for other in self.aside:
+            shared = common(other, tokens)
+            if shared / len(other) >= 0.25 and shared / len(other) > share and shared > most:
+                best, share, most = other, shared / len(other), shared
+        if best is not None:
+            self.aside.remove(best)
+            self.slots[at] = best
+
+
+@given(conversations, st.sampled_from([1, 2, 3, 4]), st.booleans())
+def test_prompts_go_to_the_slot_that_holds_most_of_them_or_the_oldest(prompts, slots, pooled):
+    cache, server = LlamaCppCache(slots=slots, pooled=pooled), Server(slots, pooled)
     for tokens in prompts:
-        kept = common(slot, tokens)
-        if slot and kept < len(slot) / 2:
-            if not any(other[: len(slot)] == slot for other in aside):
-                aside = [other for other in aside if slot[: len(other)] != other] + [slot]
-            best, share, most = None, kept / len(slot), kept
-            for other in aside:
-                shared = common(other, tokens)
-                if shared / len(other) >= 0.25 and shared / len(other) > share and shared > most:
-                    best, share, most = other, shared / len(other), shared
-            if best is not None:
-                aside.remove(best)
-                slot = best
-        assert turn(cache, tokens) == min(common(slot, tokens), len(tokens) - 1)
-        slot = tokens
-        assert cache.statistics.blocks == 1 + len(aside)
+        assert cache.probe(array(tokens)) == server_probe(server, tokens)
+        assert turn(cache, tokens) == server.request(tokens)
+        assert cache.statistics.blocks == len([slot for slot in server.slots if slot]) + len(server.aside)
+
+
+def server_probe(server, tokens):
+    other = Server(1, server.pooled)
+    other.slots, other.used, other.aside = list(server.slots), list(server.used), list(server.aside)
+    return other.request(tokens)
+
+
+def test_four_slots_are_the_default_and_only_they_are_emptied():
+    assert len(LlamaCppCache()._slots) == 4
+    for slots, held in ((2, 2), (4, 1)):
+        cache = LlamaCppCache(slots=slots)
+        turn(cache, range(100))
+        turn(cache, range(500, 600))
+        assert sum(slot is not None for slot in cache._slots) == held
+
+
+def test_a_prompt_that_shares_no_more_than_a_tenth_goes_to_another_slot():
+    reused = {}
+    for slots in (1, 4):
+        reused[slots] = []
+        for kept in (100, 101):
+            cache = LlamaCppCache(slots=slots)
+            turn(cache, range(1000))
+            reused[slots].append(turn(cache, [*range(kept), *range(-1000, -kept)]))
+        assert bool(cache.why_not(100, 1000)) is (slots == 4)
+        assert cache.why_not(101, 1000) == ""
+    assert reused == {1: [100, 101], 4: [0, 101]}
+
+
+def test_what_another_request_took_is_told():
+    cache = LlamaCppCache()
+    turn(cache, range(1000))
+    turn(cache, range(5000, 6000))
+    # Put aside, it does not come back: less than a quarter of it would be kept.
+    match = cache.match(array([*range(200), *range(-800, 0)]))
+    assert (match.reused, match.evicted) == (0, 2)
 
 
 def test_a_prompt_put_aside_comes_back():
@@ -105,7 +175,7 @@ class Slot:
     st.integers(2, 6),
 )
 def test_checkpoints_are_those_of_a_token_by_token_prefill(turns, batch, micro_batch, min_step, most):
-    cache, slot = LlamaCppCache(HYBRID), Slot(batch, micro_batch, min_step, most)
+    cache, slot = LlamaCppCache(HYBRID, slots=1), Slot(batch, micro_batch, min_step, most)
     cache.batch, cache.micro_batch, cache.min_step, cache.max_checkpoints = batch, micro_batch, min_step, most
     cache._put_aside = lambda entry: None
     for number, (kept, new, reply, starts) in enumerate(turns):

@@ -139,3 +139,12 @@ def test_an_anthropic_request_has_its_texts_before_its_results() -> None:
 )
 def test_thinking(fields: dict[str, Any], kwargs: dict[str, Any]) -> None:
     assert prepared("qwen3.5", [U("u")], fields=fields).request.kwargs == kwargs
+
+
+def test_a_modelfiles_system_text_leads_requests_that_have_none() -> None:
+    policy = parse_policy("ollama:renderer=qwen3.5,system=Be kind, and brief.")
+    added = policy.prepare(request_of([U("u")]), named("m"))
+    assert data(added) == [S("Be kind, and brief."), U("u")]
+    assert [action.kind for action in added.actions][:1] == ["inserted"]
+    given = policy.prepare(request_of([S("a"), U("u")]), named("m"))
+    assert data(given) == [S("a"), U("u")]
