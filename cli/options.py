@@ -174,7 +174,7 @@ Policies = Annotated[
     option(
         SERVER,
         "The server to imitate: what it does to the messages, and how it caches. Repeat it for several "
-        "servers, or give all. "
+        "servers, or give all; for replay also auto: the one that agrees best with what was actually reused. "
         "Default: as-is and omlx.",
         "--policy",
         "-p",

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from . import options
-from .options import CACHE, OUTPUT, PREFILL, FailOn
+from .options import CACHE, OUTPUT, PREFILL, SERVER, FailOn
 from .output import check_output, say, stop, write_json, write_rich
 
 if TYPE_CHECKING:
+    from ..probes.conversation import Transcript
     from ..probes.models.model import ReplayModel
     from ..probes.policies.base import Policy
+    from ..probes.replay.actual.server_log import ServerLog
     from ..probes.replay.jobs import ReplaySettings
-    from ..probes.replay.replay_report import ReplayReport
+    from ..probes.replay.replay_report import RankedCandidate, ReplayReport
+
+#: Stands for the policy that fits best to what the server said of its reuse.
+AUTO = "auto"
 
 
 class Engine(StrEnum):
@@ -47,13 +51,14 @@ class ReplayOptions(options.TranscriptOptions):
         ),
     ] = None
     store: Annotated[
-        Stored,
+        Stored | None,
         options.option(
             CACHE,
-            "What is stored after a turn: the prompt alone, or the prompt and the transcript's reply.",
+            "What is stored after a turn: the prompt alone, or the prompt and the transcript's reply. "
+            "Default: prompt; with --policy auto, both are tried.",
             metavar="|".join(Stored),
         ),
-    ] = Stored.prompt
+    ] = None
     cache_bytes: Annotated[
         str | None, options.option(CACHE, "Most that the cache may hold, such as 64MB.", metavar="SIZE")
     ] = None
@@ -109,6 +114,16 @@ class ReplayOptions(options.TranscriptOptions):
             metavar="N",
         ),
     ] = None
+    server_log: Annotated[
+        Path | None,
+        options.option(
+            SERVER,
+            "The server's log, where its lines say how much was reused; it is compared with what is counted.",
+            "--server-log",
+            metavar="FILE",
+            callback=options.named,
+        ),
+    ] = None
 
 
 @options.taken_from(ReplayOptions)
@@ -120,16 +135,24 @@ def command(given: ReplayOptions) -> None:
     of the model.
     """
     _check_files(given)
-    policies = _policies(given)  # a misspelt name is noticed before a large model is loaded
+    _policies(given)  # a misspelt name is noticed before a large model is loaded
     _check_installed(given)
     model = _load_model(given)
     engine = given.engine.value if given.engine else _default_engine(model)
     settings = _settings(given, model)
     _check_engine(given, settings, model, engine)
+    transcript, log = _read(settings)
+    ranking = None
+    if AUTO in (given.policy or ()):
+        from .replay_run import ranked_servers
+
+        ranking = ranked_servers(settings, model, transcript, log, settings.store if given.store else None)
+        given, settings = _as_ranked(given, settings, ranking.candidates[0])
     if given.as_json or given.explain is not None:  # the tables have them
         for note in model.notes:
             say(f"note: {note}")
-    report, code = _run(given, settings, model, policies, engine)
+    report, code = _run(given, settings, model, engine, transcript, log)
+    report = replace(report, ranking=ranking)
     _write(given, report)
     stop(_exit_code(given, report, code))
 
@@ -137,6 +160,7 @@ def command(given: ReplayOptions) -> None:
 def _check_files(given: ReplayOptions) -> None:
     """See that no input is read twice or overwritten. Raises UsageError where one is."""
     names = [given.transcript, given.model, given.template, given.tokenizer]
+    names.append(str(given.server_log) if given.server_log else None)
     options.check_one_stdin(names)
     check_output(given.output, [*names, str(given.calibration) if given.calibration else None])
 
@@ -164,7 +188,27 @@ def _default_engine(model: ReplayModel) -> str:
 def _policies(given: ReplayOptions) -> list[Policy]:
     from ..probes.policies.registry import parse_policy
 
-    return [parse_policy(name) for name in options.policy_names(given.policy, given.policy_code)]
+    names = options.policy_names(given.policy, given.policy_code)
+    return [parse_policy(name) for name in names if name != AUTO]
+
+
+def _read(settings: ReplaySettings) -> tuple[Transcript, ServerLog | None]:
+    """Open the transcript, and read the server's log. Raises InputError where one cannot be read."""
+    from ..probes.transcripts.reader import open_transcript
+
+    log = settings.read_log()
+    return open_transcript(settings.transcript).with_kwargs(settings.kwargs), log
+
+
+def _as_ranked(
+    given: ReplayOptions, settings: ReplaySettings, best: RankedCandidate
+) -> tuple[ReplayOptions, ReplaySettings]:
+    """Return what is given with the best candidate in the place of `auto`."""
+    names = [best.policy if name == AUTO else name for name in options.policy_names(given.policy)]
+    return (
+        replace(given, policy=names),
+        replace(settings, store=best.store, block_size=best.block_size),
+    )
 
 
 def _load_model(given: ReplayOptions) -> ReplayModel:
@@ -190,11 +234,12 @@ def _settings(given: ReplayOptions, model: ReplayModel) -> ReplaySettings:
         given.block_size,
         options.read_size(given.cache_bytes),
         not given.no_causes,
-        given.store.value,
+        (given.store or Stored.prompt).value,
         given.prefill_rate,
         None if given.prefill_rate else options.read_calibration(given.calibration, identity),
         identity,
         given.try_remedies,
+        str(given.server_log) if given.server_log else None,
     )
 
 
@@ -260,17 +305,21 @@ def _run(
     given: ReplayOptions,
     settings: ReplaySettings,
     model: ReplayModel,
-    policies: Sequence[Policy],
     engine: str,
+    transcript: Transcript,
+    log: ServerLog | None,
 ) -> tuple[ReplayReport, int]:
     from .replay_run import in_processes, in_this_process, load_engine
 
+    policies = _policies(given)
     if given.jobs > 1 and len(policies) > 1:
         return in_processes(
             settings, options.policy_names(given.policy, given.policy_code), given.jobs, model
         )
     running = load_engine(model, given.kv_bits, given.kv_group_size) if engine == "mlx" else None
-    return in_this_process(settings, model, policies, running, given.verify, given.max_minutes)
+    return in_this_process(
+        settings, model, policies, running, given.verify, given.max_minutes, transcript, log
+    )
 
 
 def _write(given: ReplayOptions, report: ReplayReport) -> None:

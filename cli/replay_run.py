@@ -12,14 +12,17 @@ from .formats.durations import duration
 from .output import progress, say
 
 if TYPE_CHECKING:
+    from ..probes.caches.stored_reply import Store
+    from ..probes.conversation import Transcript
     from ..probes.cost.prefill_timer import PrefillTimer
     from ..probes.engine.mlx_engine import MLXEngine
     from ..probes.models.model import ReplayModel
     from ..probes.policies.base import Policy
+    from ..probes.replay.actual.server_log import ServerLog
     from ..probes.replay.jobs import ReplaySettings
     from ..probes.replay.plan import PrefillPlan
     from ..probes.replay.replay import Replay
-    from ..probes.replay.replay_report import ReplayReport, TurnReport
+    from ..probes.replay.replay_report import Ranking, ReplayReport, TurnReport
 
 #: From this many tokens on, the user learns beforehand what is going to be prefilled.
 LARGE = 200_000
@@ -55,13 +58,13 @@ def in_this_process(
     engine: MLXEngine | None,
     verify: bool,
     max_minutes: float | None,
+    transcript: Transcript,
+    log: ServerLog | None,
 ) -> tuple[ReplayReport, int]:
     """Replay all policies side by side; return the report and the exit code so far."""
     from ..probes.replay.remedies import with_tried_remedies
     from ..probes.replay.replay import Replay
-    from ..probes.transcripts.reader import open_transcript
 
-    transcript = open_transcript(settings.transcript).with_kwargs(settings.kwargs)
     new_replay = partial(
         Replay,
         transcript,
@@ -70,16 +73,54 @@ def in_this_process(
         block_size=settings.block_size,
         capacity_bytes=settings.capacity_bytes,
         store=settings.store,
+        log=log,
     )
     prefill_timer = _prefill_timer(settings, engine, max_minutes)
     plan = None
     if engine:
-        plan = _counted(new_replay(layout=engine.layout, causes=False), policies)
+        plan = _counted(new_replay(layout=engine.layout, causes=False, compare=False), policies)
         if loaded.is_large or max_minutes is not None or sum(plan.tokens.values()) >= LARGE:
             say(f"note: {_announced(plan, prefill_timer)}")
     replay = new_replay(engine=engine, prefilling=prefill_timer, verify=verify, causes=settings.causes)
     report, code = _finished(replay, plan)
     return with_tried_remedies(replay, report, settings.try_remedies), code
+
+
+def ranked_servers(
+    settings: ReplaySettings,
+    model: ReplayModel,
+    transcript: Transcript,
+    log: ServerLog | None,
+    store: Store | None,
+) -> Ranking:
+    """Rank all servers by what was actually reused, and say how far that is.
+
+    Args:
+        settings: the replay.
+        model: template and tokenizer.
+        transcript: the session.
+        log: the server's log.
+        store: what is stored after a turn, where a person says so; None to try both.
+
+    Raises:
+        UsageError: nothing says what was reused.
+    """
+    from ..probes.replay.actual.ranking import RankedSession, check_actual, ranked, read_session
+
+    kept = model.state_size
+    session = RankedSession(
+        read_session(transcript), model, kept.kind, kept.sizes, settings.capacity_bytes, log
+    )
+    check_actual(session)
+    with _interrupted_early(), progress("comparing servers …") as status:
+        return ranked(
+            session,
+            store=store,
+            block_size=settings.block_size,
+            progress=lambda count, turn, turns: status.update(
+                f"comparing {count} servers and options: turn {turn} of {turns}"
+            ),
+        )
 
 
 def _prefill_timer(

@@ -85,6 +85,21 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class ActualReuse:
+    """What a server said of its own reuse for one request.
+
+    Attributes:
+        reused: prompt tokens that it took from its cache.
+        prompt_tokens: length of its prompt; None where it does not say.
+        source: where it said so: `usage` or `timings` of its answer, or its `log`.
+    """
+
+    reused: int
+    prompt_tokens: int | None
+    source: Literal["usage", "timings", "log"]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What one HTTP request brings to the chat template.
 
@@ -103,6 +118,9 @@ class Request:
             `thinking` or `reasoning_effort`.
         sent: when the client sent it, where the transcript tells.
         response_id: id of the response to it, which a later request may name as its predecessor.
+        template: source of the template that the server renders with instead of the model's; None for that.
+        answered: whether the transcript has the server's answer.
+        actual: what the response says of the server's reuse; None where it says nothing.
     """
 
     messages: tuple[Message, ...]
@@ -117,6 +135,9 @@ class Request:
     fields: Mapping[str, Any] = field(default_factory=dict)
     sent: datetime | None = None
     response_id: str | None = None
+    template: str | None = None
+    answered: bool = False
+    actual: ActualReuse | None = None
 
     def role_of(self, index: int) -> str:
         """Return the role of the message at an index that an owner or a piece names."""

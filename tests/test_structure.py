@@ -236,6 +236,7 @@ ELSEWHERE: dict[str, str] = {
     "Parts of a replay or of the gate, of which no report is without: tests of replays, renders and gates.": (
         "probes/attribution/render_report probes/caches/prefix_lookup probes/gate/observe/prompts "
         "probes/gate/prediction probes/tokenization/files probes/replay/changed_session "
+        "probes/replay/actual/policy_prompts "
         "probes/replay/compactions probes/replay/explanations/raised_turn "
         "probes/replay/summary probes/replay/totals probes/thinking/audit"
     ),

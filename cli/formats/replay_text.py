@@ -20,6 +20,7 @@ from ...probes.replay.replay_report import (
     TurnReport,
 )
 from ...probes.replay.summary import fails_sentence
+from .agreement_text import agreement_lines, draw_ranking
 from .durations import duration
 from .tables import titled
 
@@ -30,25 +31,30 @@ NAMED = 12
 STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
-_COUNTS = ("turn", "prompt", "shared", "reused", "re-prefill", "unavoidable", "avoidable")
+_COUNTS = ("turn", "prompt", "shared", "reused", "actual", "re-prefill", "unavoidable", "avoidable")
 _WHY = ("diverges at", "cause", "remedy (tokens saved)")
 _WHERE = ("first divergence from what its predecessor stored",)
 #: Columns that a narrower console leaves out, so that the others can be read.
 _LEAST_WIDTH = {"remedy (tokens saved)": 130, "unavoidable": 120, "reused": 120, "re-prefill": 90}
+_SERVER_SAID = "actual"
 
 
 def draw(report: ReplayReport, console: Console, conversation: int | None = None) -> None:
     """Print the report, or what of it belongs to one conversation."""
     if not report.complete:
         console.print(escape(f"Incomplete: {report.error}."), style="bold")
+    if report.ranking is not None:
+        draw_ranking(report.ranking, console)
     for policy in report.policies:
         if policy.fails is not None and policy.fails.turns == policy.fails.of:
             console.print(escape(f"policy {policy.policy} {fails_sentence(policy.fails)}"), style="red")
+            for line in agreement_lines(policy):
+                console.print(escape(line))
             console.print()
             continue
         _draw_conversations(policy, console, conversation)
         console.print(escape(policy.summary))
-        for line in (*_unexplained(policy), *_tried(policy)):
+        for line in (*agreement_lines(policy), *_unexplained(policy), *_tried(policy)):
             console.print(escape(line))
         if policy.totals.wasted:
             console.print(escape(_times(policy, report.hours)))
@@ -81,12 +87,18 @@ def _draw_conversations(policy: PolicyReport, console: Console, only: int | None
         if only not in (None, each.conversation):
             continue
         turns = [turn for turn in policy.turns if turn.conversation == each.conversation]
-        if only is not None or any(turn.divergence or turn.error or turn.avoidable for turn in turns):
+        if only is not None or any(map(_is_shown, turns)):
             console.print(_table(f"{title}, {each.shown}", turns, each.totals, console.width))
         else:
             console.print(escape(f"{title}, {_in_a_line(each)}"), soft_wrap=True)
     if only is None:
         console.print(_sums(policy))
+
+
+def _is_shown(turn: TurnReport) -> bool:
+    """Whether a turn is worth a table: it diverges, raises, wastes, or the server says something else."""
+    said = turn.actual is not None and turn.actual.reused != turn.reused
+    return said or bool(turn.divergence or turn.error or turn.avoidable)
 
 
 def _in_a_line(each: ConversationReport) -> str:
@@ -123,12 +135,15 @@ def _table(title: str, turns: Sequence[TurnReport], totals: Totals, width: int) 
     explained = any(turn.divergence and turn.divergence.cause for turn in turns)
     columns = [*_COUNTS, *(["seconds"] if timed else []), *(_WHY if explained else _WHERE)]
     hidden = {name for name, least in _LEAST_WIDTH.items() if width < least}
+    if all(turn.actual is None for turn in turns):
+        hidden.add(_SERVER_SAID)
     shown = [at for at, name in enumerate(columns) if name not in hidden]
     last = [
         "sum",
         _number(totals.prompt_tokens),
         "",
         _number(totals.reused),
+        _number(sum(turn.actual.reused for turn in turns if turn.actual)),
         _number(totals.reprefill),
         _number(totals.unavoidable),
         _number(totals.avoidable),
@@ -228,16 +243,24 @@ def _row(same: Sequence[TurnReport], timed: bool, explained: bool) -> list[str]:
     turn = same[0]
     if turn.error is not None:
         number = str(turn.turn) if len(same) == 1 else f"{turn.turn}-{same[-1].turn}"
-        return [number, *[""] * (7 if timed else 6), escape(turn.error), *(["", ""] if explained else [])]
+        counts = ["", "", "", _actual(same), "", "", "", *([""] if timed else [])]
+        return [number, *counts, escape(turn.error), *(["", ""] if explained else [])]
     avoidable = _number(turn.avoidable)
-    counts = (turn.prompt_tokens, turn.depth, turn.reused, turn.reprefill, turn.unavoidable)
     return [
         str(turn.turn),
-        *map(_number, counts),
+        *map(_number, (turn.prompt_tokens, turn.depth, turn.reused)),
+        _actual(same),
+        _number(turn.reprefill),
+        _number(turn.unavoidable),
         f"[yellow]{avoidable}[/yellow]" if turn.avoidable else avoidable,
         *([_cost(turn)] if timed else []),
         *map(escape, _why(turn) if explained else [_difference(turn)]),
     ]
+
+
+def _actual(same: Sequence[TurnReport]) -> str:
+    """Return what the server reused in some turns that share a row."""
+    return ", ".join(_number(turn.actual.reused) for turn in same if turn.actual)
 
 
 def _why(turn: TurnReport) -> list[str]:

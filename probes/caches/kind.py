@@ -52,6 +52,7 @@ class CacheKind:
         name: the name.
         make: returns the empty cache.
         sized: whether the name may have a block size behind a colon.
+        block_sizes: tokens per block that people run the server with; empty where it has no blocks.
         options: the options that it knows and, for each, the values.
         stores_thinking: whether the server keeps a reply that thinks, given the template and its kwargs; None
             where it keeps every reply.
@@ -60,6 +61,7 @@ class CacheKind:
     name: str
     make: Callable[[CacheSettings], PrefixCache]
     sized: bool = False
+    block_sizes: tuple[int, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stores_thinking: Callable[[ChatTemplate, Mapping[str, Any]], bool] | None = None
 

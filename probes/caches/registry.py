@@ -7,7 +7,7 @@ each. `make_cache` makes the cache that a name stands for, `server_cache` that o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
@@ -84,6 +84,7 @@ def make_cache(
     sizes: Sizes | None = None,
     aligned_block: int | None = None,
     options: Mapping[str, str] | None = None,
+    shown: str | None = None,
 ) -> PrefixCache:
     """Return the empty cache that a name stands for.
 
@@ -96,6 +97,7 @@ def make_cache(
         aligned_block: as of `StateSize`.
         options: options of that cache, such as the server's version; those that it does not know have no
             effect.
+        shown: its name in reports; None for its own.
 
     Raises:
         UsageError: no cache has that name, it has no blocks to set a size of, or `model_kind` is none.
@@ -106,7 +108,7 @@ def make_cache(
     known = {option: value for option, value in (options or {}).items() if option in kind.options}
     made = kind.make(
         CacheSettings(
-            name=kind.name,
+            name=shown or kind.name,
             layers=Layers.of(model_kind),
             block_size=block_size,
             usual_size=size,
@@ -123,8 +125,13 @@ def make_cache(
 
 def cache_name(policy: Policy) -> str:
     """Return the name of the cache that the server of a policy keeps, whatever its blocks."""
-    name, _ = cache_of(policy.name) or (DEFAULT_CACHE, {})
-    return name.partition(":")[0]
+    return _named(policy)[0].partition(":")[0]
+
+
+def block_sizes(policy: Policy) -> tuple[int, ...]:
+    """Return the block sizes that people run the server of a policy with; none where it has no blocks."""
+    kind = find_cache(_named(policy)[0])
+    return kind.block_sizes
 
 
 def server_cache(
@@ -136,7 +143,10 @@ def server_cache(
     sizes: Sizes | None = None,
     aligned_block: int | None = None,
 ) -> PrefixCache:
-    """Return an empty cache as the server of a policy keeps it, or a paged one with blocks of a given size.
+    """Return an empty cache as the server of a policy keeps it.
+
+    Where a block size is given, reports call it a paged one. It has the server's own rule for prompts that
+    are there whole, or oMLX's where the server keeps no blocks.
 
     Args:
         policy: the policy, whose options may concern its cache, too.
@@ -146,9 +156,9 @@ def server_cache(
         sizes: as of `make_cache`.
         aligned_block: as of `StateSize`.
     """
-    name, options = cache_of(policy.name) or (DEFAULT_CACHE, {})
-    return make_cache(
-        DEFAULT_CACHE if block_size else name,
+    name, options = _named(policy)
+    make = partial(
+        make_cache,
         model_kind=model_kind,
         block_size=block_size,
         capacity_bytes=capacity_bytes,
@@ -156,6 +166,19 @@ def server_cache(
         aligned_block=aligned_block,
         options=options,
     )
+    if block_size and not find_cache(name).block_sizes:
+        return make(DEFAULT_CACHE)
+    try:
+        return make(name, shown=DEFAULT_CACHE if block_size else None)
+    except UsageError:
+        if block_size:
+            return make(DEFAULT_CACHE)
+        raise
+
+
+def _named(policy: Policy) -> tuple[str, Mapping[str, str]]:
+    """Return the name of the cache of a policy's server, and its options."""
+    return cache_of(policy.name) or (DEFAULT_CACHE, {})
 
 
 def _sized(name: str) -> tuple[CacheKind, int | None]:

@@ -98,6 +98,10 @@ class Prepared:
         request = self.request.replace(messages=after.messages)
         return replace(self, request=request, actions=self.actions + after.actions)
 
+    def refused(self, status: int, why: str) -> Prepared:
+        """Return the same for a server that answers with an HTTP error; the first such error counts."""
+        return self if self.error else replace(self, error=RenderError(f"HTTP {status}", why))
+
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:

@@ -79,11 +79,13 @@ class Answer:
         in_place: the server leaves system turns where they stand.
         why: one clause for people.
         evaluated: whether it could be found out; where the template exceeded a bound it says nothing.
+        starts: whether the server starts with this template; the test of one lets some errors out.
     """
 
     in_place: bool
     why: str
     evaluated: bool = True
+    starts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,24 @@ ServerCheck: TypeAlias = PassesOn | AsksOnce | AsksPlacements
 
 
 @dataclass(frozen=True, slots=True)
+class ReuseReports:
+    """How a server says how much of a prompt it reused (docs/replay.md).
+
+    Attributes:
+        flag: the start option without which its answers do not say it; "" for none.
+        answers: whether its answers can say it at all.
+        log: whether its log says it, in lines that are read.
+        repeat_is_whole: whether `usage` counts all N tokens of a prompt that is there whole as reused, where
+            N - 1 are, and one is computed.
+    """
+
+    flag: str = ""
+    answers: bool = True
+    log: bool = False
+    repeat_is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyKind:
     """A policy that a person can name, and all that is known of its server.
 
@@ -168,6 +188,7 @@ class PolicyKind:
             "" where they go into every request.
         remedies: settings of the server that make it another policy.
         checks: what the server makes of a template; `probe` reports it.
+        reuse_reports: how the server says what it reused; None where that is not known.
         shifts_states: whether the server can move the states of plain layers to other positions.
         generic: whether it belongs to no server.
         suite: which of the tests in tests/probes/policies holds for it, besides that for all: `plain` for
@@ -189,6 +210,7 @@ class PolicyKind:
     kwargs_setting: str = ""
     remedies: tuple[OtherPolicy, ...] = ()
     checks: tuple[ServerCheck, ...] = ()
+    reuse_reports: ReuseReports | None = None
     shifts_states: bool = False
     generic: bool = False
     suite: Literal["", "plain", "forks", "local", "engines"] = ""

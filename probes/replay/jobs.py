@@ -15,6 +15,8 @@ from ..models.model import ReplayModel
 from ..policies.registry import parse_policy
 from ..process_pool import LostItem, parallel_map
 from ..transcripts.reader import open_transcript
+from .actual.agreement import with_better_policies
+from .actual.server_log import ServerLog, read_log
 from .remedies import with_tried_remedies
 from .replay import Replay
 from .replay_report import ReplayReport
@@ -35,6 +37,7 @@ class ReplaySettings:
         calibration: what to predict seconds from where no rate is given; None for none.
         try_remedies: how many remedies to try on the whole session; None for what `remedies` does by itself.
         identity: the model, by which a calibration is known; None for none of its own.
+        server_log: path of the server's log; None for none.
     """
 
     transcript: str
@@ -47,6 +50,11 @@ class ReplaySettings:
     calibration: Calibration | None = None
     identity: CalibratedModel | None = None
     try_remedies: int | None = None
+    server_log: str | None = None
+
+    def read_log(self) -> ServerLog | None:
+        """Return what the server's log says. Raises InputError where it cannot be read, or says nothing."""
+        return read_log(self.server_log) if self.server_log else None
 
 
 def replay_in_processes(
@@ -83,7 +91,8 @@ def replay_in_processes(
     )
     return replace(
         reports[0],
-        policies=tuple(found),
+        policies=with_better_policies(found),
+        cache=found[0].server_cache,
         findings=tuple(
             sorted(
                 (finding for report in reports for finding in report.findings),
@@ -109,6 +118,7 @@ def _replay(settings: ReplaySettings, model: ReplayModel, policies: Sequence[str
             rate=settings.prefill_rate, calibration=settings.calibration, model=settings.identity
         ),
         causes=settings.causes,
+        log=settings.read_log(),
     )
     error: str | None = None
     try:

@@ -14,22 +14,21 @@ from ... import __version__
 from ..attribution.kept_tokens import kept_tokens
 from ..attribution.prompt import Prompt
 from ..caches.base import Match, PrefixCache, PromptBoundaries
-from ..caches.prompt_boundaries import BoundaryFinder
-from ..caches.registry import cache_name, server_cache
-from ..caches.stored_reply import Reply, Store, opens_thinking, reply_of, stored_length, stores_thinking
+from ..caches.registry import server_cache
+from ..caches.stored_reply import Reply, Store
 from ..caches.stored_sequences import StoredSequences
 from ..causes.reasoning import reasoning_lost
-from ..conversation import Request, Transcript, written_alike
+from ..conversation import Request, Transcript
 from ..cost.cost_report import Cost
 from ..cost.prefill_timer import PrefillTimer
 from ..errors import RenderError
-from ..models.layers import Layers
 from ..models.model import ReplayModel
 from ..policies.base import Policy, Prepared, render_prepared
 from ..policies.registry import shifts_states
-from ..tokenization.tokens import IncrementalEncoder
 from ..transcripts.grouping.arrival import in_order_of_arrival
 from ..transcripts.grouping.conversations import Continuation, Conversations
+from .actual.agreement import ArrivedTurn, Trials, agreement, with_actual, with_better_policies
+from .actual.policy_prompts import PolicyPrompts
 from .compactions import compaction_findings
 from .explanations.comparison import Comparison
 from .explanations.divergence import divergence, reply_divergence, since_previous
@@ -39,6 +38,7 @@ from .findings import replay_findings
 from .lone_caches import Step
 from .replay_report import (
     SCHEMA,
+    Agreement,
     CacheCounts,
     CacheInfo,
     ClosestSequence,
@@ -60,10 +60,8 @@ if TYPE_CHECKING:
     from ..engine.states import StateLayout
     from ..models.state_size import StateSize
     from ..tokenization.tokens import Ids
+    from .actual.server_log import ServerLog
     from .replay_report import Divergence
-
-#: Prompts between two comparisons with whole-text encoding; the last prompt is always compared.
-_CHECK_EVERY = 500
 
 
 class Replay:
@@ -81,6 +79,8 @@ class Replay:
         prefilling: what runs or predicts the prefills; None for the engine, where there is one, without a
             limit.
         verify: compare each prefill from restored blocks with a cold one; needs `engine`.
+        compare: put what the server said of its reuse beside what is counted.
+        log: the server's log, for that; None for what the transcript's answers say.
         causes: look for the cause of each divergence.
     """
 
@@ -98,6 +98,8 @@ class Replay:
         layout: StateSize | StateLayout | None = None,
         verify: bool = False,
         causes: bool = True,
+        compare: bool = True,
+        log: ServerLog | None = None,
     ) -> None:
         self.transcript = transcript
         self.model = model
@@ -112,6 +114,8 @@ class Replay:
         self._aligned_block = model.state_size.aligned_block
         self.verifications: list[Verification] | None = [] if verify else None
         self.causes = causes
+        self.compare = compare
+        self.log = log
         self._block_size = block_size
         self.conversations = Conversations()
         self.requests: dict[int, Request] = {}
@@ -143,7 +147,7 @@ class Replay:
         """Return the report of the turns that have run."""
         hours = self._hours()
         cost = self.prefilling.cost
-        policies = tuple(run.report(cost, hours) for run in self._runs)
+        policies = with_better_policies([run.report(cost, hours) for run in self._runs])
         return ReplayReport(
             schema=SCHEMA,
             tplaudit=__version__,
@@ -196,6 +200,7 @@ class Replay:
             store=self.store,
             layout=self._layout,
             causes=False,
+            compare=False,
         )
 
     def with_other_cache(
@@ -268,7 +273,6 @@ class _PolicyRun:
         self.policy = policy
         self.turns: list[TurnReport] = []
         self.heads: list[Head] = []
-        self.encoder = IncrementalEncoder(replay.model.tokenizer, check_every=_CHECK_EVERY)
         self._replay = replay
         self._stored = StoredSequences()
         self._kept: dict[int, _KeptPrompt] = {}
@@ -279,9 +283,10 @@ class _PolicyRun:
         shifts = shifts_states(policy.name) and replay.model_kind == "plain"
         self._caches = SessionCaches(partial(replay.new_cache, policy), self._stored.sequence, shifts=shifts)
         self._cache = self._caches.server
-        self._marks = BoundaryFinder(
-            self.encoder, Layers.of(replay.model_kind), system_prefix=self._cache.wants_system_prefix
+        self._prompts_of = PolicyPrompts(
+            policy, replay.model, replay.model_kind, self._cache.wants_system_prefix
         )
+        self.encoder = self._prompts_of.encoder
 
     def turn(
         self, request: Request, continuation: Continuation, rendered: list[tuple[Prepared, str, Ids]]
@@ -295,7 +300,7 @@ class _PolicyRun:
         """
         prepared = self.policy.prepare(request, self._replay.model.template)
         try:
-            prompt = self._prompt(continuation.turn, request, prepared, rendered)
+            prompt = self._prompts_of.prompt(continuation.turn, request, prepared, rendered)
             return self._replayed(prompt, continuation)
         except RenderError as error:
             self._stand_ins[continuation.turn] = self._base(continuation)
@@ -319,7 +324,8 @@ class _PolicyRun:
 
     def report(self, cost: CostModel | None, hours: float | None) -> PolicyReport:
         """Return the report of the turns so far; see `totals` for the arguments."""
-        turns = tuple(sorted(self.turns, key=lambda turn: turn.turn))
+        arrived, agreed = self._compared()
+        turns = tuple(sorted(arrived, key=lambda turn: turn.turn))
         counts = self._cache.statistics
         names = self._replay.conversations.names()
         return PolicyReport(
@@ -345,6 +351,7 @@ class _PolicyRun:
                 store=self._replay.store,
                 layers=self._replay.model_kind,
             ),
+            agreement=agreed,
         )
 
     def counted_again(self, new_cache: NewCache) -> Iterator[TurnReport]:
@@ -376,24 +383,42 @@ class _PolicyRun:
             explained=None,
         )
 
-    def _prompt(
-        self,
-        number: int,
-        request: Request,
-        prepared: Prepared,
-        rendered: list[tuple[Prepared, str, Ids]],
-    ) -> Prompt:
-        template = self._replay.model.template
-        same = next((entry for entry in rendered if _same_input(entry[0], prepared)), None)
-        if same is None:
-            text, prepared = render_prepared(prepared, template)
-            ids = self.encoder.encode(text)
-            rendered.append((prepared, text, ids))
-        else:
-            _, text, ids = same
-        return Prompt(
-            number, request, prepared.request, text, ids, template, prepared.profile, prepared.actions
+    def _compared(self) -> tuple[Sequence[TurnReport], Agreement | None]:
+        """Return the turns with what the server said of its reuse, and how far that agrees."""
+        replay = self._replay
+        if not replay.compare:
+            return self.turns, None
+        turns, lines = with_actual(self.turns, replay.requests, replay.log)
+        trials = Trials(
+            self._what_was_stored,
+            lambda limited: replay.new_cache(self.policy, limited=limited),
+            replay.store,
         )
+        return turns, agreement(self.policy.name, turns, replay.requests.values(), lines, trials)
+
+    def _what_was_stored(self, last: int | None, store: Store) -> list[ArrivedTurn]:
+        """Return what the turns up to one stored, or would have with the replies, in order of arrival."""
+        found = []
+        conversations = {turn.turn: turn.conversation for turn in self.turns}
+        for turn, kept in self._kept.items():
+            read = (
+                partial(self._read_stored, turn)
+                if store == self._replay.store
+                else partial(self._read, turn, store)
+            )
+            found.append(ArrivedTurn(turn, conversations[turn], kept.turn.base, read))
+            if turn == last:
+                break
+        return found
+
+    def _read_stored(self, turn: int) -> tuple[Ids, Ids, PromptBoundaries]:
+        sequence, step = self._stored.sequence(turn), self._kept[turn].turn.step
+        return sequence[: step.prompt_tokens], sequence, step.marks
+
+    def _read(self, turn: int, store: Store) -> tuple[Ids, Ids, PromptBoundaries]:
+        prompt = self._prompt_of(turn)
+        _, output = self._prompts_of.reply(prompt, store)
+        return prompt.ids, np.concatenate([prompt.ids, output]), self._prompts_of.boundaries(prompt, output)
 
     def _replayed(self, prompt: Prompt, continuation: Continuation) -> TurnReport:
         ids = prompt.ids
@@ -404,8 +429,8 @@ class _PolicyRun:
         closest = self._stored.closest(ids)
         if continuation.predecessor is None:
             self.heads.append(self._head(prompt))
-        reply, output = self._reply(prompt)
-        marks = self._marks.read(prompt, replied=bool(len(output)))
+        reply, output = self._prompts_of.reply(prompt, self._replay.store)
+        marks = self._prompts_of.boundaries(prompt, output)
         shared = self._stored.shared_with(ids, self._caches.conversation(base)) if base is not None else 0
         kept = self._kept_tokens(compared, base)
         turn = StoredTurn(Step(prompt.turn, len(ids), marks), continuation, base, kept, shared)
@@ -487,24 +512,6 @@ class _PolicyRun:
             return reply_divergence(compared, kept.reply, kept.output, shared, size, why)
         return divergence(compared, size, why)
 
-    def _reply(self, prompt: Prompt) -> tuple[Reply | None, Ids]:
-        """Return a prompt's reply, and what of its ids the server stores; nothing where it stores prompts."""
-        replay = self._replay
-        nothing = prompt.ids[:0]
-        if replay.store == "prompt":
-            return None, nothing
-        reply = reply_of(prompt, self.policy, replay.model.tokenizer)
-        if reply is None:
-            return None, nothing
-        length = stored_length(
-            len(prompt.ids),
-            len(reply.ids),
-            replay.store,
-            open_think=opens_thinking(prompt),
-            output_cacheable=stores_thinking(cache_name(self.policy), replay.model.template, prompt),
-        )
-        return reply, reply.ids[: length - len(prompt.ids)]
-
     def _explained(
         self, compared: Comparison | None, base: int | None, price: PrefillPrice
     ) -> Explanation | None:
@@ -571,18 +578,3 @@ def _is_replied_to(compared: Comparison) -> bool:
     if "role" in data:
         return bool(data["role"] == "assistant")
     return not str(data.get("type", "")).endswith("_output")
-
-
-def _same_input(one: Prepared, other: Prepared) -> bool:
-    """Tell whether two policies' requests render alike because they are the same, key order included."""
-    first, second = one.request, other.request
-    return (
-        one.error is other.error is None
-        and one.profile == other.profile
-        and first.now == second.now
-        and first.partial == second.partial
-        and written_alike(first.tools, second.tools)
-        and written_alike(first.kwargs, second.kwargs)
-        and len(first.messages) == len(second.messages)
-        and all(written_alike(a.data, b.data) for a, b in zip(first.messages, second.messages, strict=True))
-    )

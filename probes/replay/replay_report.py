@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..attribution.ownership import Owner, Region
 from ..caches.base import Room
-from ..conversation import TOP_LEVEL
+from ..conversation import TOP_LEVEL, ActualReuse
 from ..cost.cost_report import Cost, Prediction, Speed, Wasted
 from ..documents import plain
 from ..files import read_json
@@ -24,9 +24,21 @@ if TYPE_CHECKING:
     from ..engine.mlx_engine import MLXEngine
     from ..models.model import ReplayModel
 
-#: What a cache keeps a prompt in.
-
 SCHEMA = "tplaudit.replay/2"
+
+#: What gives the number that a server said, where it is not the counted one.
+DisagreementKind: TypeAlias = Literal[
+    "raised",
+    "prompt-length",
+    "store",
+    "restart",
+    "larger-cache",
+    "evicted",
+    "other-slot",
+    "warm",
+    "other-policy",
+    "unexplained",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +284,7 @@ class TurnReport:
         unavoidable: tokens that would have had to be computed if nothing of the predecessor's sequence had
             been altered; all of them where it begins a conversation.
         avoidable: the rest, the waste.
+        actual: what the server said that it reused; None where it did not say it.
         losses: tokens shared within its conversation that the cache does not give back, by reason.
         cost: what the prefill took, where a model ran, or would take at a given rate.
         actions: what the policy did to the messages.
@@ -297,6 +310,7 @@ class TurnReport:
     reprefill: int | None = None
     unavoidable: int | None = None
     avoidable: int | None = None
+    actual: ActualReuse | None = None
     losses: tuple[UnreusedTokens, ...] = ()
     cost: Cost | None = None
     actions: tuple[Action, ...] = ()
@@ -481,6 +495,120 @@ class PolicyFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class Disagreement:
+    """The first turn on which counted and actual reuse differ, and what was found by trying.
+
+    Attributes:
+        turn: the turn.
+        counted: tokens that are reused by count; None where the template raised.
+        actual: tokens that the server said.
+        kind: what gives the server's number; `unexplained` where nothing that was tried does.
+        evidence: what shows it, one sentence without a full stop.
+        also: what else gives the same number.
+    """
+
+    turn: int
+    counted: int | None
+    actual: int
+    kind: DisagreementKind
+    evidence: str
+    also: tuple[DisagreementKind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """What of a server's log was laid beside the turns.
+
+    Attributes:
+        source: the file.
+        used: the numbers of the lines that were used, counted from 1.
+        entries: requests that were used.
+        skipped: requests that the log tells of and that are no turn, or do not say what was reused.
+        by_prefill: whether the lines do not say how long prompts are and more requests than turns are there,
+            so that the counted prefills helped to find them: they agree too easily then.
+    """
+
+    source: str
+    used: tuple[int, ...]
+    entries: int
+    skipped: int
+    by_prefill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Counted and actual reuse of a policy's turns.
+
+    Attributes:
+        turns: turns of which the server said what it reused.
+        agreeing: those on which it is the counted number, and the prompt as long as counted, where it said
+            that.
+        whole_repeats: those among them whose `usage` counts the one token too that is computed.
+        first: the first turn that does not agree.
+        log: what of a log was used; None without one.
+        missing: what would make the server say it; None where it did, and where nothing is known.
+    """
+
+    turns: int
+    agreeing: int
+    whole_repeats: int = 0
+    first: Disagreement | None = None
+    log: LogLines | None = None
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCandidate:
+    """A server, with options, and how well it explains what was actually reused.
+
+    Attributes:
+        policy: as `--policy` takes it.
+        store: what is stored after a turn.
+        block_size: tokens per block, where that is not the server's default.
+        agreeing: turns on which counted and actual reuse agree, and the length of the prompt where it is
+            known.
+        of: turns of which it is known what was actually reused.
+        lengths: turns whose prompt is as long as the server said.
+        difference: the sum of the differences between counted and actual reuse, in tokens.
+        fits: whether it agrees on enough turns (docs/replay.md).
+        turns: the turns that agree.
+    """
+
+    policy: str
+    store: Literal["prompt", "prompt+output"]
+    block_size: int | None
+    agreeing: int
+    of: int
+    lengths: int
+    difference: int
+    fits: bool
+    turns: tuple[int, ...]
+
+    @property
+    def described(self) -> str:
+        """The candidate as options of the command line."""
+        blocks = f" --block-size {self.block_size}" if self.block_size else ""
+        return f"--policy {self.policy} --store {self.store}{blocks}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Which server explains the actual numbers best.
+
+    Attributes:
+        tried: how many candidates were tried.
+        fits: whether the best one does.
+        tied: the best ones, which this session cannot tell apart.
+        candidates: the best ten, of which the first is the one that is replayed.
+    """
+
+    tried: int
+    fits: bool
+    tied: tuple[str, ...]
+    candidates: tuple[RankedCandidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyReport:
     """All turns under one policy, against a cache of its own.
 
@@ -490,6 +618,8 @@ class PolicyReport:
         server_cache: the cache.
         cache: what it did.
         tried: remedies that were replayed on the whole session, the best first.
+        agreement: what the server said of its reuse, beside what is counted; None where it said nothing and
+            nothing is known that would make it.
     """
 
     policy: str
@@ -501,6 +631,7 @@ class PolicyReport:
     server_cache: CacheInfo
     fails: PolicyFailure | None = None
     tried: tuple[TriedRemedy, ...] = ()
+    agreement: Agreement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,6 +691,7 @@ class ReplayReport:
         prediction: what predicted seconds come from; None where there are none.
         hours: length of the session by the transcript's timestamps, from the first request that ran to the
             last; None where it has none.
+        ranking: which server fits best, with `--policy auto`.
     """
 
     schema: str
@@ -578,6 +710,7 @@ class ReplayReport:
     prefill_rate: float | None = None
     prediction: Prediction | None = None
     hours: float | None = None
+    ranking: Ranking | None = None
 
 
 def model_info(model: ReplayModel, engine: MLXEngine | None) -> ModelInfo:

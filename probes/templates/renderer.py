@@ -146,7 +146,7 @@ class _Sent:
             job.add_generation_prompt,
             continued if isinstance(continued, str) else "content" if continued else None,
             None if job.now is None else job.now.isoformat(),
-            job.profile == "raw",
+            job.profile,
         )
 
 

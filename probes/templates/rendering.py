@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:  # the process that renders does without
     from ..conversation import Request
 
-Profile = Literal["transformers", "raw"]
+Profile = Literal["transformers", "raw", "llama.cpp"]
 
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 
@@ -46,7 +46,8 @@ class Job:
         continue_final_message: whether the prompt is cut where the last message's content ends, or the field
             of this name.
         now: the clock that `strftime_now` shows; None for the local time.
-        profile: `transformers`, or `raw` for the environment alone with the messages as given.
+        profile: `transformers`, or `raw` for the environment alone with the messages as given; `llama.cpp` is
+            that with manners of its own engine.
         lasting: whether no message or tool object is ever changed, so that one is looked at only once.
     """
 

@@ -28,6 +28,19 @@ class TemplateNames:
     compared: Mapping[str, tuple[str, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class ContentLoops:
+    """Whether a template has a loop over the parts of a message's content, as two servers look for one.
+
+    Attributes:
+        followed: over the content of a loop variable over `messages`, its copies and macros followed (vLLM).
+        named: over the content of what is called `message`, `msg` or `m` (SGLang).
+    """
+
+    followed: bool
+    named: bool
+
+
 class TemplateSource:
     """The source text of one template. It is parsed in the worker alone (renderer.py).
 
@@ -64,6 +77,11 @@ class TemplateSource:
     def undeclared(self) -> frozenset[str]:
         """The variables that the template takes from outside, by Jinja's own analysis."""
         return frozenset(self._ask("undeclared"))
+
+    @cached_property
+    def content_loops(self) -> ContentLoops:
+        """Its loops over parts of contents. Raises RenderError where the source is not valid Jinja."""
+        return ContentLoops(*self._ask("content-loops"))
 
     @cached_property
     def generation_prompt_ends(self) -> bool:

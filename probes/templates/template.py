@@ -117,6 +117,7 @@ class ChatTemplate:
     ) -> None:
         self.limits = limits or Limits()
         self.sources = {name: TemplateSource(text, self.limits) for name, text in templates.items()}
+        self._replacing: dict[str, TemplateSource] = {}
         self.source = source
         self.path = path
         self.special_tokens = dict(special_tokens or {})
@@ -212,7 +213,7 @@ class ChatTemplate:
         places: dict[str, dict[Key, list[int]]] = {}
         for place, each in enumerate(asked):
             # The clock is asked anew each time where it is printed.
-            timed = each.job.now is None and self.sources[each.name].prints_time
+            timed = each.job.now is None and self._source(each.name).prints_time
             key = (each.name, each.key.fields, place if timed else None)
             outcomes[place] = None if timed else self._known(key, each)
             if outcomes[place] is None:
@@ -240,7 +241,7 @@ class ChatTemplate:
         budget = self._budgets.get(name)
         if budget is None:
             budget = self._budgets[name] = RenderBudget(self.limits.seconds * _MOST_SLOW, _MOST_INFLATED)
-        source = self.sources[name]
+        source = self._source(name)
         results = renderer.do(source.text, tasks, self.limits, budget)
         for result in results:
             if isinstance(result, RenderLimit):
@@ -291,6 +292,27 @@ class ChatTemplate:
             now=now,
         )
         return self._one(self._asked(name, job, None)).text
+
+    def render_bare(
+        self, turns: Sequence[tuple[str, str]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
+        """Render turns as servers do that test a template when they start, in a sandbox of their own.
+
+        The sandbox has loop controls and nothing else that transformers adds: no special tokens, no
+        `raise_exception`, `strftime_now` and generation tag, Jinja's own `tojson`, `dict` and `namespace`.
+        Beside `messages` there is only `add_generation_prompt`, false.
+
+        Args:
+            turns: pairs of a role and a text.
+            tools: which of several named templates is meant (`choose`); the template does not see them.
+
+        Raises:
+            RenderError: see `render`.
+        """
+        (outcome,) = self._bounded(self._name(tools), [Task("bare", None, (list(turns),))])
+        if isinstance(outcome, RenderError):
+            raise outcome.with_traceback(None)
+        return str(outcome)
 
     def render_and_locate(
         self,
@@ -387,6 +409,7 @@ class ChatTemplate:
             now=request.now,
             profile=task.profile,
             lasting=True,
+            replaced=request.template,
         )
 
     def _name(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
@@ -397,6 +420,15 @@ class ChatTemplate:
         raise RenderError(
             "ValueError", f"none of the named templates ({', '.join(sorted(self.sources))}) is default"
         )
+
+    def _replaced(self, text: str) -> str:
+        """Return the name of a template that a server renders with instead of the model's: its own source."""
+        if text not in self._replacing:
+            self._replacing[text] = TemplateSource(text, self.limits)
+        return text
+
+    def _source(self, name: str) -> TemplateSource:
+        return self._replacing[name] if name in self._replacing else self.sources[name]
 
     def _job(
         self,
@@ -409,6 +441,7 @@ class ChatTemplate:
         now: datetime | None = None,
         profile: Profile | None = None,
         lasting: bool = False,
+        replaced: str | None = None,
     ) -> tuple[str, Job]:
         variables = dict(kwargs or {})
         tools = variables.pop("tools", tools)
@@ -422,13 +455,13 @@ class ChatTemplate:
             raise RenderError("TypeError", f"{taken!r} is not a chat-template kwarg")
         if not messages:
             raise RenderError("ValueError", "an empty conversation cannot be rendered")
-        name = self._name(tools)
+        name = self._name(tools) if replaced is None else self._replaced(replaced)
         if continued:
             if add_generation_prompt:
                 raise RenderError("ValueError", "a message cannot be continued after a generation prompt")
             field = continued if isinstance(continued, str) else "content"
             names = REASONING_KEYS if field in REASONING_KEYS else (field,)
-            if not any(key in self.sources[name].text for key in names):
+            if not any(key in self._source(name).text for key in names):
                 raise RenderError(
                     "ValueError", f"the template does not read {field!r}, which is to be continued"
                 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..conversation import Message, Request
+from ..conversation import ActualReuse, Message, Request
 from ..errors import InputError
 from .api import Api, never_begins
 from .checks import (
@@ -18,6 +18,7 @@ from .checks import (
     body_of,
     is_list_of,
     other_fields,
+    read_count,
     read_kwargs,
     read_list,
     read_now,
@@ -162,6 +163,22 @@ def _reply(response: Any, where: str) -> Mapping[str, Any] | None:
     return _message(message, 0, f"{where}, response").data
 
 
+def _actual(response: Any) -> ActualReuse | None:
+    """Return what a message's `usage` says of the server's reuse.
+
+    `input_tokens` are those that were neither read from the cache nor written to it, as in Anthropic's API.
+    """
+    body = body_of(response)
+    reused, new = (
+        read_count(body, "usage", "cache_read_input_tokens"),
+        read_count(body, "usage", "input_tokens"),
+    )
+    if reused is None:
+        return None
+    written = read_count(body, "usage", "cache_creation_input_tokens") or 0
+    return ActualReuse(reused, None if new is None else reused + written + new, "usage")
+
+
 API = Api(
     "anthropic-messages",
     "Anthropic Messages",
@@ -172,4 +189,5 @@ API = Api(
     _message,
     never_begins,
     _reply,
+    _actual,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..conversation import Dialect, Message, Request
+from ..conversation import ActualReuse, Dialect, Message, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Api:
         message: returns one message, given its index.
         begins: whether a message, as written, asks to be continued.
         reply: returns the assistant message of a response, or None where there is none.
+        actual: returns what a response says of the server's reuse; None where it says nothing. It never
+            raises: a number of another type is no number.
     """
 
     dialect: Dialect
@@ -37,6 +39,7 @@ class Api:
     message: Callable[[Any, int, str], Message]
     begins: Callable[[Any], bool]
     reply: Callable[[Any, str], Mapping[str, Any] | None]
+    actual: Callable[[Any], ActualReuse | None]
 
 
 def never_begins(message: Any) -> bool:

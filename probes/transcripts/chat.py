@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..conversation import Message, Request
+from ..conversation import ActualReuse, Message, Request
 from ..errors import InputError
 from .api import Api
 from .checks import (
@@ -13,6 +13,7 @@ from .checks import (
     body_of,
     is_list_of,
     other_fields,
+    read_count,
     read_kwargs,
     read_list,
     read_now,
@@ -151,6 +152,21 @@ def _reply(response: Any, where: str) -> Mapping[str, Any] | None:
     return _message(message, 0, f"{where}, response").data
 
 
+def _actual(response: Any) -> ActualReuse | None:
+    """Return what an answer says of the server's reuse: llama.cpp's `timings`, else its `usage`.
+
+    `cache_n` are the tokens that were reused, `prompt_n` those that were computed.
+    """
+    body = body_of(response)
+    reused, computed = read_count(body, "timings", "cache_n"), read_count(body, "timings", "prompt_n")
+    if reused is not None:
+        return ActualReuse(reused, None if computed is None else reused + computed, "timings")
+    reused = read_count(body, "usage", "prompt_tokens_details", "cached_tokens")
+    if reused is None:
+        return None
+    return ActualReuse(reused, read_count(body, "usage", "prompt_tokens"), "usage")
+
+
 def _is_token(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**31
 
@@ -179,4 +195,5 @@ API = Api(
     _message,
     _begins,
     _reply,
+    _actual,
 )

@@ -34,6 +34,18 @@ def is_list_of(value: Any, wanted: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list) and all(isinstance(item, wanted) for item in value)
 
 
+def read_count(value: Any, *keys: str) -> int | None:
+    """Return a count that stands in objects within objects; None where there is none, or something else.
+
+    Args:
+        value: the outermost object, which may be any JSON value.
+        keys: the names on the way to the count.
+    """
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if type(value) is int and value >= 0 else None
+
+
 def any_has(items: Any, test: Callable[[Mapping[str, Any]], bool]) -> bool:
     """Tell whether a value is a list with an object that passes a test."""
     return isinstance(items, list) and any(isinstance(item, dict) and test(item) for item in items)

@@ -10,7 +10,7 @@ from typing import Any
 from ..conversation import Dialect, Message, Request
 from ..errors import InputError
 from .apis import APIS, told_by_body, told_by_path
-from .checks import read_timestamp
+from .checks import body_of, read_timestamp
 from .responses import output_items, response_id
 from .sharing import SharedMessages, sharing
 from .unread import refuse_unknown, refuse_unread
@@ -91,6 +91,8 @@ def read_record(record: Mapping[str, Any], earlier: Earlier, where: str) -> Requ
         reply=api.reply(body.get("response"), where),
         sent=sent or settings.now,
         response_id=_response_id(body, earlier.dialect),
+        answered=isinstance(body_of(body.get("response")), dict),
+        actual=api.actual(body.get("response")),
     )
     if earlier.request:
         request = sharing(request, earlier.request)

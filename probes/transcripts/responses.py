@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..conversation import Message, Request
+from ..conversation import ActualReuse, Message, Request
 from ..errors import InputError
 from .api import Api, never_begins
 from .checks import (
     body_of,
     is_list_of,
     other_fields,
+    read_count,
     read_kwargs,
     read_list,
     read_now,
@@ -158,6 +159,15 @@ def _reply(response: Any, where: str) -> Mapping[str, Any] | None:
     return messages[0] if len(messages) == 1 else None
 
 
+def _actual(response: Any) -> ActualReuse | None:
+    """Return what a response's `usage` says of the server's reuse."""
+    body = body_of(response)
+    reused = read_count(body, "usage", "input_tokens_details", "cached_tokens")
+    if reused is None:
+        return None
+    return ActualReuse(reused, read_count(body, "usage", "input_tokens"), "usage")
+
+
 API = Api(
     "openai-responses",
     "OpenAI Responses",
@@ -168,4 +178,5 @@ API = Api(
     _item,
     never_begins,
     _reply,
+    _actual,
 )

@@ -34,21 +34,26 @@ class Source:
     open: Callable[[], BufferedReader]
     label: str
 
-    def lines(self) -> Iterator[tuple[int, str]]:
+    def lines(self, *, strict: bool = True) -> Iterator[tuple[int, str]]:
         """Yield the lines that are not blank, each with its number counted from 1, one in memory at a time.
 
         Lines end with a line feed; white space and byte order marks around a line are dropped, so that CRLF
         files and files put together from others read alike.
 
+        Args:
+            strict: whether a line must be UTF-8 text; else what is none of it is replaced.
+
         Raises:
-            InputError: the file cannot be read or a line is not UTF-8 text.
+            InputError: the file cannot be read, is binary, or a line is not UTF-8 text where it must be.
         """
         with _readable(self.label), self.open() as file:
             # A large binary file may have no line's end for gigabytes.
             if b"\0" in file.peek(1).partition(b"\n")[0]:
                 raise _binary(f"{self.label}:1")
             for number, raw in enumerate(file, 1):
-                if text := _decode(raw, f"{self.label}:{number}").strip(" \t\r\n\ufeff"):
+                where = f"{self.label}:{number}"
+                text = _decode(raw, where) if strict or b"\0" in raw else raw.decode("utf-8", "replace")
+                if text := text.strip(" \t\r\n\ufeff"):
                     yield number, text
 
     def text(self) -> str:

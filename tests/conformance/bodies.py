@@ -182,7 +182,7 @@ class Bodies:
 
     def _messages(self) -> dict[str, Any]:
         kinds = self._dialogue()
-        body: dict[str, Any] = {"model": "m", "max_tokens": 9}
+        body: dict[str, Any] = {"model": "m", "max_tokens": 4096}
         if kinds[0] == "system":
             kinds = kinds[1:]
             body["system"] = self._system_blocks() if self.random.random() < 0.6 else self._text()

@@ -101,11 +101,13 @@ def _template(name: str) -> ChatTemplate:
 def our_test(policy: Policy, template: ChatTemplate) -> Any:
     """Return what our version of the server's own test of a template concludes.
 
-    Either whether system turns stay in place, or that for each placement, without and with tools.
+    Either whether system turns stay in place, None where the server does not start; or that for each
+    placement, without and with tools.
     """
     check = POLICIES[policy.name.split(":")[0]].checks[0]
     if isinstance(check, AsksOnce):
-        return check.test(template).in_place
+        answer = check.test(template)
+        return answer.in_place if answer.starts else None
     assert isinstance(check, AsksPlacements)
     places = [Placement("user", kind) for kind in ("tail", "between")]
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import sys
 import types
 from collections.abc import Sequence
 from typing import Any, ClassVar
 from unittest.mock import MagicMock
+
+#: What a stubbed package says of its version: newer than what servers ask for.
+_VERSION = "2.99.0"
 
 
 class _Stub(types.ModuleType):
@@ -17,6 +21,8 @@ class _Stub(types.ModuleType):
     __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__version__":
+            return _VERSION
         if name.startswith("__"):
             raise AttributeError(name)
         made = type(name, (_Anything,), {"__module__": self.__name__})
@@ -40,11 +46,18 @@ class _Anything(metaclass=_AnyMeta):
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
+    def __init_subclass__(cls, **_: Any) -> None:
+        pass
+
     def __post_init__(self) -> None:
         pass
 
     def __class_getitem__(cls, _: Any) -> Any:
         return cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
+        return {"type": "any"}  # a field of a stubbed class takes whatever comes
 
     def __call__(self, *given: Any, **_: Any) -> Any:
         return given[0] if given else MagicMock()  # as a decorator it changes nothing
@@ -74,3 +87,5 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def stub(*roots: str) -> None:
     """Let these modules, and all within them, be stubs, whether they are installed or not."""
     sys.meta_path.insert(0, _Finder(roots))
+    version = importlib.metadata.version
+    importlib.metadata.version = lambda name: _VERSION if name in roots else version(name)

@@ -11,4 +11,4 @@ def _make(settings: CacheSettings) -> PrefixCache:
     return omlx.paged(settings, "0.5.3")
 
 
-KINDS = (CacheKind("flyto-mlx", _make, stores_thinking=omlx.stores_thinking),)
+KINDS = (CacheKind("flyto-mlx", _make, block_sizes=omlx.BLOCK_SIZES, stores_thinking=omlx.stores_thinking),)

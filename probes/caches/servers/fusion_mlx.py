@@ -18,4 +18,4 @@ def _make(settings: CacheSettings) -> PrefixCache:
     return omlx.paged(settings, "0.5.3", BLOCK_SIZE, recipe(root=ROOT))
 
 
-KINDS = (CacheKind("fusion-mlx", _make, stores_thinking=omlx.stores_thinking),)
+KINDS = (CacheKind("fusion-mlx", _make, block_sizes=omlx.BLOCK_SIZES, stores_thinking=omlx.stores_thinking),)

@@ -69,4 +69,5 @@ def _make(settings: CacheSettings) -> PrefixCache:
     return of_sequences(MlxVlmSnapshots)(settings)
 
 
-KINDS = (CacheKind(MlxVlmSnapshots.kind, _make),)
+# No other size is known to be used.
+KINDS = (CacheKind(MlxVlmSnapshots.kind, _make, block_sizes=(BLOCK_SIZE,)),)

@@ -27,6 +27,8 @@ VERSIONS: tuple[Version, ...] = get_args(Version)
 
 #: Tokens per block where all layers can be cut.
 BLOCK_SIZE = 256
+#: What people set it to, with --paged-cache-block-size: 2,048 is what hybrid models get by themselves.
+BLOCK_SIZES = (64, 128, 256, 512, 1024, 2048)
 _ROTATING = 512
 _RECURRENT = 2048
 
@@ -92,5 +94,12 @@ def _latest(settings: CacheSettings) -> PrefixCache:
 
 
 KINDS = (
-    CacheKind("paged", _latest, sized=True, options={"version": VERSIONS}, stores_thinking=stores_thinking),
+    CacheKind(
+        "paged",
+        _latest,
+        sized=True,
+        block_sizes=BLOCK_SIZES,
+        options={"version": VERSIONS},
+        stores_thinking=stores_thinking,
+    ),
 )

@@ -25,6 +25,8 @@ BLOCK_SIZE = 16
 HYBRID_BLOCK_SIZE = 528
 #: `--max-num-batched-tokens` on a GPU of less than 70 GiB, and on a CPU.
 STEP = "2048"
+#: What --block-size takes for plain models, and what hybrid ones get: about 528 for Qwen3.5 4B, up to 2,096.
+BLOCK_SIZES = (16, 32, 64, 128, 256, 528, 784, 1056, 2096)
 
 
 def vllm_none_hash(seed: str) -> bytes:
@@ -69,4 +71,8 @@ def _make(settings: CacheSettings) -> PrefixCache:
     )
 
 
-KINDS = (CacheKind("vllm", _make, sized=True, options={"step": ("2048", "8192", "16384")}),)
+KINDS = (
+    CacheKind(
+        "vllm", _make, sized=True, options={"step": ("2048", "8192", "16384")}, block_sizes=BLOCK_SIZES
+    ),
+)

@@ -112,6 +112,7 @@ def _same(one: Prepared | None, other: Prepared | None) -> bool:
         [message.data for message in first.messages] == [message.data for message in second.messages]
         and first.tools == second.tools
         and first.kwargs == second.kwargs
+        and first.template == second.template
         and one.profile == other.profile
     )
 

@@ -39,10 +39,18 @@ class AnthropicRules:
             in the text, or nothing.
         images: whether images are kept, as `image_url` parts before the text; else they are left out.
         between_blocks: joins the texts of neighbouring blocks, of one message and of the system text.
+        between_thoughts: joins the thinking blocks of one message, where they become a field.
         after_thinking: joins a think block and the text after it.
         split_results: whether, without `tool_role`, each tool result is a user turn of its own.
         results_last: whether all text of a user turn comes before its tool results; else each stays in its
             place.
+        results_first: whether all text of a user turn comes after its tool results.
+        parts: whether texts and images of a message stay a list, in order, unless it is one text; then a user
+            turn without any vanishes, and the content of an assistant turn without any is None. Else texts
+            are joined by `between_blocks`.
+        result_parts: whether the texts of a tool result, without empty ones, stay a list unless it is one.
+        empty_texts: whether empty texts count, where `parts` are kept.
+        between_thoughts: joins thinking blocks that become a field.
         call_type: whether a tool call says `type: function`.
         marks_boundaries: whether turns made of tool calls and results carry `_preserve_role_boundary`.
         dropped_system: beginnings of blocks of the top-level system text that are left out.
@@ -58,9 +66,14 @@ class AnthropicRules:
     reasoning: Literal["field", "inline", "dropped"] = "inline"
     images: bool = False
     between_blocks: str = "\n"
+    between_thoughts: str = "\n"
     after_thinking: str = "\n\n"
     split_results: bool = True
     results_last: bool = False
+    results_first: bool = False
+    parts: bool = False
+    result_parts: bool = False
+    empty_texts: bool = True
     call_type: bool = True
     marks_boundaries: bool = False
     dropped_system: tuple[str, ...] = (BILLING_HEADER,)
@@ -134,6 +147,12 @@ def anthropic_tools(
     return converted or None
 
 
+def object_schema(tool: Mapping[str, Any]) -> Any:
+    """Return an Anthropic tool's schema, with `type: object` where it names no type, as two servers do."""
+    schema = tool.get("input_schema")
+    return {**schema, "type": "object"} if isinstance(schema, Mapping) and "type" not in schema else schema
+
+
 def result_text(content: Any, between: str = "\n") -> str:
     """Return the content of a tool result as text: the texts of a list of blocks joined, others left out."""
     if isinstance(content, str):
@@ -145,6 +164,11 @@ def result_text(content: Any, between: str = "\n") -> str:
         text = _text(content)
         return json.dumps(content) if text is None else text
     return "" if content is None else str(content)
+
+
+def one_text(parts: list[dict[str, Any]]) -> Any:
+    """Return a list of content parts as it is, its text where it is one text, and None for none."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts or None
 
 
 def image_part(block: Block) -> dict[str, Any] | None:
@@ -196,21 +220,31 @@ class _Turn:
     rules: AnthropicRules
     text: str | None = None
     images: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
     separator: str = ""
 
     def add(self, text: str, separator: str | None = None) -> None:
+        if self.rules.parts:
+            if text or self.rules.empty_texts:
+                self.parts.append({"type": "text", "text": text})
+            return
         self.text = text if self.text is None else f"{self.text}{self.separator}{text}"
         self.separator = self.rules.between_blocks if separator is None else separator
+
+    def show(self, image: dict[str, Any]) -> None:
+        (self.parts if self.rules.parts else self.images).append(image)
 
     def think(self, reasoning: str) -> None:
         self.add(f"<think>\n{reasoning}\n</think>", self.rules.after_thinking)
 
     @property
     def empty(self) -> bool:
-        return self.text is None and not self.images
+        return self.text is None and not self.images and not self.parts
 
     @property
     def content(self) -> Any:
+        if self.rules.parts:
+            return one_text(self.parts)
         if not self.images:
             return self.text or ""
         texts = [] if self.text is None else [{"type": "text", "text": self.text}]
@@ -258,7 +292,7 @@ def _assistant(message: Message, blocks: list[Any], rules: AnthropicRules) -> tu
             lost.append(str(kind))
     data: dict[str, Any] = {"role": "assistant", "content": turn.content}
     if thoughts:
-        data["reasoning_content"] = "\n".join(thoughts)
+        data["reasoning_content"] = rules.between_thoughts.join(thoughts)
     if calls:
         data["tool_calls"] = calls
     if rules.marks_boundaries and (calls or bounded):
@@ -287,6 +321,8 @@ def _other(
             bounded = True
         elif rules.results_last:
             results.append(Message(_result(block, rules), message.index))
+        elif rules.results_first:
+            turns.append(Message(_result(block, rules), message.index))
         else:
             turns += [] if turn.empty else [Message({"role": role, "content": turn.content}, message.index)]
             turns.append(Message(_result(block, rules), message.index))
@@ -294,12 +330,13 @@ def _other(
         if isinstance(inner := block.get("content"), list):
             pictures = [item for item in inner if isinstance(item, Mapping) and item.get("type") == "image"]
             lost += [str(item["type"]) for item in pictures if not _common(item, turn, rules)]
-    if not turn.empty or not (turns or results):
+    vanishes = rules.parts and role == "user"
+    if not turn.empty or not (turns or results or vanishes):
         marked = {BOUNDARY_KEY: True} if bounded and rules.marks_boundaries else {}
-        if turn.images or marked:
+        if isinstance(turn.content, list) or marked:
             turns.append(Message({"role": role, "content": turn.content, **marked}, message.index))
         else:
-            turns.append(_plain(message, role, turn.content, rules))
+            turns.append(_plain(message, role, turn.content or "", rules))
     return turns + results, lost
 
 
@@ -311,7 +348,7 @@ def _common(block: Block, turn: _Turn, rules: AnthropicRules) -> bool:
             turn.add(text)
         return True
     if kind == "image" and rules.images and (part := image_part(block)):
-        turn.images.append(part)
+        turn.show(part)
         return True
     if kind == "thinking" and rules.reasoning == "inline":
         if block.get("thinking"):
@@ -335,8 +372,13 @@ def _call(block: Block, rules: AnthropicRules) -> dict[str, Any]:
 
 def _result(block: Block, rules: AnthropicRules) -> dict[str, Any]:
     if rules.tool_role:
-        text = result_text(block.get("content"), rules.between_blocks)
-        return {"role": "tool", "tool_call_id": block.get("tool_use_id", ""), "content": text}
+        content = block.get("content")
+        if rules.result_parts and isinstance(content, list):
+            texts = [text for item in content if (text := _text(item))]
+            given = one_text([{"type": "text", "text": text} for text in texts]) or ""
+        else:
+            given = result_text(content, rules.between_blocks)
+        return {"role": "tool", "tool_call_id": block.get("tool_use_id", ""), "content": given}
     marked = {BOUNDARY_KEY: True} if rules.marks_boundaries else {}
     return {"role": "user", "content": _flattened(block, rules), **marked}
 

@@ -19,7 +19,7 @@ from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ..base import Action, Messages, Prepared, Rewrite
 from ..rewrite.reasoning import template_text, with_reasoning
-from ..rewrite.system_turns import each_changed, has_role
+from ..rewrite.system_turns import has_role
 from ..rewrite.texts import Text, cover, flat_text, join, rebuilt
 from ..rewrite.tool_arguments import with_calls
 from ..rewrite.tool_texts import call_lines, result_prefix
@@ -119,10 +119,8 @@ def with_checked_arguments(start: Prepared) -> Prepared:
             refused.append(str(given))
         return call if text in (given, None) else {**call, "function": {**function, "arguments": text}}
 
-    why = "the arguments of its tool calls become the JSON text of an object"
-    after = start.then(
-        lambda given: each_changed(given, lambda message: with_calls(message, change), "converted", why)
-    )
+    checked = tuple(with_calls(message, change) for message in start.request.messages)
+    after = dataclasses.replace(start, request=start.request.replace(messages=checked))
     if not refused:
         return after
     error = RenderError("HTTP 422", f"the arguments of a tool call are no JSON object: {refused[0]!r}")

@@ -31,22 +31,24 @@ class ResponsesRules:
             gets a remark in their place.
         between_parts: joins the texts of one message, and those of a tool's output.
         join_calls: whether neighbouring function calls, and the assistant text before them, are one turn;
-            else each call is a turn of its own.
+            else each call is a turn of its own. `calls` joins calls, but not the text before them.
         calls_reason: whether reasoning before function calls goes to their turn; else it waits for the next
             assistant message.
         list_outputs: what a tool's output that is a list becomes: its texts as one, its JSON text, or the
             same list.
         raw_arguments: whether the arguments of function calls stay the text that they are.
+        lists: whether contents stay lists of parts, of which a text becomes one.
         empty_parts: whether parts of messages without text count as lines; else they are left out.
     """
 
     reasoning: bool = True
     images: bool = False
     between_parts: str = "\n"
-    join_calls: bool = True
+    join_calls: bool | Literal["calls"] = True
     list_outputs: Literal["text", "json", "parts"] = "text"
     raw_arguments: bool = False
     empty_parts: bool = True
+    lists: bool = False
     calls_reason: bool = True
 
 
@@ -134,6 +136,8 @@ class _Builder:
         self.messages.append(item if item.data == data else Message(data, item.index))
 
     def _content(self, content: Any) -> Any:
+        if self.rules.lists and isinstance(content, str) and content:
+            return [{"type": "text", "text": content}]
         if not isinstance(content, list):
             return content if isinstance(content, str) else "" if content is None else str(content)
         parts: list[dict[str, Any]] = []
@@ -144,7 +148,7 @@ class _Builder:
                 parts.append({"type": "text", "text": part.get("text") or ""})
             elif isinstance(part, Mapping) and part.get("type") == "input_image" and self.rules.images:
                 parts.append(_image(part))
-        if any(part["type"] == "input_image" for part in parts):
+        if self.rules.lists or any(part["type"] == "input_image" for part in parts):
             return parts
         texts = (part["text"] for part in parts)
         return self.rules.between_parts.join(text for text in texts if text or self.rules.empty_parts)
@@ -194,7 +198,8 @@ class _Builder:
         extra: dict[str, Any] = {"tool_calls": self.calls}
         if self.reasoning and self.rules.calls_reason:
             extra["reasoning_content"], self.reasoning = self.reasoning, ""
-        if last is not None and last.role == "assistant" and "tool_calls" not in last.data:
+        joins = self.rules.join_calls is True
+        if joins and last is not None and last.role == "assistant" and "tool_calls" not in last.data:
             self.messages[-1] = last.replace(**extra)
         else:
             self.messages.append(Message({"role": "assistant", **extra}, self.callers[0]))

@@ -56,13 +56,14 @@ def as_chat(
         joins: how blocks are joined; None for by `anthropic` alone.
     """
     if request.dialect == "anthropic-messages":
-        return convert_anthropic(_joined(request, joins) if joins else request, anthropic)
+        return convert_anthropic(joined_blocks(request, joins) if joins else request, anthropic)
     if request.dialect == "openai-responses":
         return convert_responses(request, responses)
     return Prepared(request)
 
 
-def _joined(request: Request, joins: BlockJoins) -> Request:
+def joined_blocks(request: Request, joins: BlockJoins) -> Request:
+    """Return an Anthropic request with the blocks of its system texts and tool results as one text each."""
     clean = joins.clean_system or (lambda text: text)
     system = request.system
     if isinstance(system, list):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...conversation import Message
+from ...conversation import TOP_LEVEL, Message
 from ..base import Action, Messages, Rewrite
 from .system_turns import each_changed, has_role, indices, is_system
 from .texts import Text, content_text, join, part_text, rebuilt
@@ -46,6 +46,17 @@ def as_one_text(message: Message, separator: str) -> Message:
     return rebuilt(message, text.text, text.pieces())
 
 
+def as_text_list(message: Message) -> Message:
+    """Return a message with its content as a list of parts: one text, or none where it has no content."""
+    content = message.content
+    if isinstance(content, list):
+        return message
+    if content is None:
+        return message.replace(content=[])
+    text = content_text(message, None, str(content))
+    return rebuilt(message, [{"type": "text", "text": text.text}], text.pieces(0))
+
+
 def is_text_part(part: Any) -> bool:
     """Tell whether a part of a content list is text in the form of OpenAI's API."""
     return isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)
@@ -79,6 +90,28 @@ def system_turn(texts: Sequence[tuple[Message, Text]], separator: str) -> Messag
     text = joined([text for _, text in texts], separator)
     own = all(owner == first.index for _, owner in text.owners)
     return Message({"role": "system", "content": text.text}, first.index, () if own else text.pieces())
+
+
+def lines_after_top(systems: Sequence[Message]) -> Message | None:
+    """Return system turns as one: the top-level text, an empty line, and the others line by line.
+
+    Turns without text leave no trace; without any text there is none.
+    """
+    texts = [(message, text) for message in systems if (text := join(part_texts(message), "\n"))]
+    if not texts:
+        return None
+    top = [text for message, text in texts if message.index == TOP_LEVEL]
+    later = [text for message, text in texts if message.index != TOP_LEVEL]
+    inner = [join(later, "\n")] if later else []
+    return system_turn([(texts[0][0], join([*top, *inner], "\n\n"))], "")
+
+
+def without_empty_blocks(message: Message) -> Message:
+    """Return a message of Anthropic's API, and of a system message's blocks only those with text."""
+    if not is_system(message) or not isinstance(message.content, list):
+        return message
+    kept = [block for block in message.content if part_text(block)]
+    return message if len(kept) == len(message.content) else message.replace(content=kept)
 
 
 def merge_into_first(

@@ -70,6 +70,7 @@ _KEPT = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 def _extracted(message: Message, native: bool, list_result: Callable[[list[Any]], Any] | None) -> Message:
     data: dict[str, Any] = {"role": message.data.get("role"), "content": message.content}
     calls = message.data.get("tool_calls")
+    calls = calls if native or isinstance(calls, list) else None
     text = join(part_texts(message), "\n")
     if has_role(message, "tool"):
         return _result(message, text, native, list_result)

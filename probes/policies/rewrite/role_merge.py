@@ -33,6 +33,14 @@ def _joined(earlier: Message, later: Message) -> Message | None:
         return None
     if earlier.data.get(BOUNDARY_KEY) or later.data.get(BOUNDARY_KEY):
         return None
+    return joined_turns(earlier, later)
+
+
+def joined_turns(earlier: Message, later: Message) -> Message | None:
+    """Return the earlier turn with the contents of both: texts are one, parts of lists stand side by side.
+
+    None for contents that are neither text nor list.
+    """
     before, after = earlier.content, later.content
     if not after:
         return earlier

@@ -30,6 +30,19 @@ def parse_arguments(messages: Messages, other: Callable[[str], Any] | None = Non
     )
 
 
+def fill_arguments(messages: Messages) -> Rewrite:
+    """Give calls without arguments an empty object."""
+
+    def filled(call: Any) -> Any:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            return call
+        return call if function.get("arguments") else {**call, "function": {**function, "arguments": "{}"}}
+
+    why = "calls without arguments get an empty object"
+    return each_changed(messages, lambda message: with_calls(message, filled), "converted", why)
+
+
 def with_calls(message: Message, change: Callable[[Any], Any]) -> Message:
     """Return a message with changed tool calls, itself where `change` returns all of them as they are."""
     calls = message.data.get("tool_calls")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...conversation import TOP_LEVEL, Message, Request
+from ...conversation import Message, Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules, convert_anthropic
@@ -22,11 +22,11 @@ from ..api.responses_route import ResponsesRules, convert_responses
 from ..api.routes import body_effort, route_of
 from ..base import Action, Messages, Policy, Prepared, Rewrite
 from ..kind import ROUTES, PolicyKind, PolicyOption
-from ..rewrite.part_texts import system_turn
+from ..rewrite.part_texts import lines_after_top, system_turn, without_empty_blocks
 from ..rewrite.reasoning import detects_preserve_thinking, thinking_budget, thinking_type
 from ..rewrite.role_merge import merge_roles
 from ..rewrite.system_turns import done, indices, is_system, strict_hoist, system_runs
-from ..rewrite.texts import flat_text, join, part_text
+from ..rewrite.texts import flat_text
 from ..rewrite.tool_arguments import parse_arguments
 from ..rewrite.user_notes import note_or_hoist
 from .omlx_routes import bare_retry, document_text, still_partial, with_defaults, without_counter
@@ -84,7 +84,7 @@ class FlytoMlx:
                 needs_result=True,
                 no_description=None,
             )
-            given = tuple(map(_without_empty_blocks, request.messages))
+            given = tuple(map(without_empty_blocks, request.messages))
             chat = convert_anthropic(request.replace(messages=given), anthropic)
         elif request.dialect == "openai-responses":
             responses = ResponsesRules(images=self.multimodal, list_outputs="json", calls_reason=False)
@@ -164,23 +164,11 @@ def join_leading(messages: Messages) -> Rewrite:
     if not runs or not runs[0].leads:
         return Rewrite(messages)
     run = runs[0]
-    texts = [(message, text) for message in run.messages if (text := flat_text(message))]
-    top = [text for message, text in texts if message.index == TOP_LEVEL]
-    later = [text for message, text in texts if message.index != TOP_LEVEL]
-    if not texts or len(run.messages) == 1:
+    first = lines_after_top(run.messages)
+    if first is None or len(run.messages) == 1:
         return Rewrite(messages)
-    inner = [join(later, "\n")] if later else []
-    first = system_turn([(texts[0][0], join([*top, *inner], BETWEEN_SYSTEM_TEXTS))], "")
     merged = done("merged", run.messages, "the system turns that stand first are joined")
     return Rewrite((first, *messages[run.stop :]), merged)
-
-
-def _without_empty_blocks(message: Message) -> Message:
-    """Return an Anthropic message, of a system message's blocks only those with text."""
-    if not is_system(message) or not isinstance(message.content, list):
-        return message
-    kept = [block for block in message.content if part_text(block)]
-    return message if len(kept) == len(message.content) else message.replace(content=kept)
 
 
 def _all_in_front(messages: Messages) -> Rewrite:

@@ -1,13 +1,14 @@
 """The tests by which vLLM and SGLang decide, once per template, whether system turns stay where they stand.
 
-Both render `[system, user, system, user]` when they start. vLLM is content when nothing raises, so a template
-that drops or moves the second system turn passes; SGLang looks for its text, so one that moves it passes
-(docs/servers.md, sections 10 and 11; vllm-project/vllm#46025, sgl-project/sglang#28906).
+Both render `[system, user, system, user]` when they start, in a sandbox of their own (`render_bare`), so that
+a template which needs a special token, `raise_exception`, the clock or the generation tag fails. vLLM is
+content when nothing raises, so a template that drops or moves the second system turn passes; SGLang looks for
+its text, so one that moves it passes (docs/servers.md, sections 10 and 11; vllm-project/vllm#46025,
+sgl-project/sglang#28906).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,11 +21,13 @@ from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import indices
 
 SENTINEL = "__sglang_inline_system_sentinel__"
-ROLES = ("system", "user", "system", "user")
-#: A tag and functions that transformers gives to templates and SGLang's test does not.
-_GENERATION_TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
-_MISSING_FUNCTIONS = re.compile(r"\b(raise_exception|strftime_now)\b")
-_MISSING_NAMES = re.compile(r"\bmissing_(raise_exception|strftime_now)\b")
+#: What both render; vLLM, which does not look for it, has another text in the second system turn.
+TURNS = (("system", "t"), ("user", "t"), ("system", SENTINEL), ("user", "t"))
+#: The errors of Jinja, which vLLM's test catches.
+_CAUGHT = frozenset(
+    """FilterArgumentError SecurityError TemplateAssertionError TemplateError TemplateNotFound
+    TemplateRuntimeError TemplateSyntaxError TemplatesNotFound UndefinedError""".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +65,34 @@ class Detector:
 
 
 def vllm_test(template: ChatTemplate) -> Answer:
-    """Make vLLM's test: the four messages must render, without tools."""
-    try:
-        template.render([{"role": role, "content": "t"} for role in ROLES], add_generation_prompt=False)
-    except RenderError as error:
-        why = f"a test of system, user, system, user {error.clause}"
-        return Answer(False, why, not isinstance(error, RenderLimit))
+    """Make vLLM's test: the four messages must render with each of several named templates.
+
+    `_detect_merge_inline_system` of `vllm/entrypoints/anthropic/serving.py`, 0.33.0: errors of Jinja are
+    caught; others end the server's start.
+    """
+    if not template_text(template):
+        return Answer(False, "there is no template to test")
+    for tools in {id(template.choose(tools)): tools for tools in ((), None)}.values():
+        try:
+            template.render_bare(TURNS, tools)
+        except RenderError as error:
+            why = f"a test of system, user, system, user, without what transformers adds, {error.clause}"
+            starts = isinstance(error, RenderLimit) or error.kind in _CAUGHT
+            if not starts:
+                why += ", which the server does not catch: it does not start with this template"
+            return Answer(False, why, not isinstance(error, RenderLimit), starts)
     return Answer(True, "a test of system, user, system, user renders; the server does not look at the text")
 
 
 def sglang_test(template: ChatTemplate) -> Answer:
     """Make SGLang's test: a text in the second system message must come out.
 
-    The server's environment for this has no special tokens, no `raise_exception`, no `strftime_now` and no
-    generation tag, so that a template which needs one of them fails; here the two functions get names that do
-    not exist. Unlike there, `tools` is None instead of undefined.
+    `detect_inline_system_support` of `sglang/srt/parser/template_detection.py`, 0.5.23.
     """
-    from ...templates.template import ChatTemplate
-
-    text = template_text(template)
-    if _GENERATION_TAG.search(text):
-        return Answer(False, "the server's test does not know the generation tag")
-    bare = ChatTemplate(
-        {"default": _MISSING_FUNCTIONS.sub(r"missing_\1", text)},
-        source="SGLang's test",
-        limits=template.limits if isinstance(template, ChatTemplate) else None,
-        profile="raw",
-    )
-    contents = ("t", "t", SENTINEL, "t")
-    messages = [{"role": role, "content": content} for role, content in zip(ROLES, contents, strict=True)]
     try:
-        prompt = bare.render(messages, add_generation_prompt=False)
+        prompt = template.render_bare(TURNS)
     except RenderError as error:
-        said = _MISSING_NAMES.sub(r"\1", error.clause)
-        why = f"a test of system, user, system, user {said}"
+        why = f"a test of system, user, system, user, without what transformers adds, {error.clause}"
         return Answer(False, why, not isinstance(error, RenderLimit))
     if SENTINEL not in prompt:
         return Answer(False, "the text of the second system turn is not in the prompt")

@@ -22,7 +22,7 @@ from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import PassesOn, PolicyKind, PolicyOption
+from ..kind import PassesOn, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import as_one_text, is_text_part
 from ..rewrite.preparation import never_continued
 from ..rewrite.system_turns import each_changed, keep
@@ -106,6 +106,7 @@ KINDS = (
         # The flag: Blaizzy/mlx-vlm#1128.
         kwargs_setting="mlx_lm.server … --chat-template-args '{}'",
         checks=(PassesOn("mlx-lm", 6, "HTTP 404"),),
+        reuse_reports=ReuseReports(log=True),
         suite="local",
     ),
 )

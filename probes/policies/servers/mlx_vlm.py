@@ -1,34 +1,42 @@
-"""mlx-vlm: in place on two routes, the hoist on the third; three versions of the messages route.
+"""mlx-vlm: later system turns become user turns on one route and move to the front on two; three versions.
 
-Before pull request 2052 `/v1/messages` moved every system text into the top-level system text; since then
-only those before the first turn, and later ones stay where they are (`version=before-2052` for the older).
-Release 0.7.10 (`version=0.7.10`) makes the later ones user turns, and hoists on chat completions, where
-earlier ones pass messages on. `/v1/responses` hoists in all. `route=none` is the messages route's system
-rules alone (docs/servers.md, section 6; Blaizzy/mlx-vlm#2001, #2052, mlx_vlm/server/anthropic.py).
+Before pull request 2052 `/v1/messages` moved every system text into the top-level system text
+(`version=before-2052`); since then only those before the first turn, and later ones stayed where they are
+(`version=2052`). Release 0.7.10 makes the later ones user turns, and hoists on chat completions, where
+earlier versions pass messages on. `/v1/responses` hoists in all. `route=none` is the messages route's system
+rules alone (docs/servers.md, section 6; Blaizzy/mlx-vlm#2001, #2052, mlx_vlm/server/).
+
+A text model is what is followed: with a vision model the server keeps lists, and turns without tool calls
+lose their reasoning.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...conversation import Message, Request
+from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, route_of, with_kwargs
 from ..base import Action, Messages, Prepared, Rewrite
-from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..kind import ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import as_system, merge_into_first, part_texts, stripped, whole_text
 from ..rewrite.preparation import never_continued, thinking_asked
-from ..rewrite.system_turns import each_changed, has_role, indices, is_system, keep, system_runs
+from ..rewrite.reasoning import template_text, thinking_budget, thinking_type
+from ..rewrite.system_turns import done, each_changed, has_role, indices, is_system, keep, system_runs
 from ..rewrite.texts import Text, join, part_text, rebuilt
 from ..rewrite.tool_arguments import parse_arguments
 
 BEFORE = "before-2052"
+PULLED = "2052"
 RELEASE = "0.7.10"
+#: Efforts that turn thinking off.
+_OFF = ("none", "off", "disabled", "false", "0")
 ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
 RESPONSES = ResponsesRules(reasoning=False, join_calls=False, images=True)
 JOINS = BlockJoins("\n")
@@ -41,12 +49,12 @@ class MlxVlm:
     Attributes:
         name: the policy as the person named it.
         route: the server's route; None for that of the request's dialect.
-        version: `before-2052`, `0.7.10`, or None for pull request 2052 itself.
+        version: `before-2052`, `2052` or `0.7.10`.
     """
 
     name: str
     route: str | None = None
-    version: str | None = None
+    version: str = RELEASE
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
@@ -54,18 +62,31 @@ class MlxVlm:
         if route == "none":
             return Prepared(request).then(self._place)
         done = as_chat(_trimmed(request), ANTHROPIC, RESPONSES, JOINS)
+        if self.version != RELEASE:
+            return self._before_release(done, route, request)
+        if request.dialect == "openai-responses":
+            done = done.then(_without_empty_answers)
+            done = replace(done, request=done.request.replace(tools=_response_tools(request.tools)))
+        done = done.then(_prompted)
+        if route == "messages":
+            done = done.then(as_system).then(self._place).then(_with_contents)
+        else:
+            done = done.then(_hoist).then(_with_contents)
+            if not any(map(_says_something, done.request.messages)):
+                why = "HTTP 400: the request must include at least one content that is not empty"
+                done = replace(done, error=RenderError("ValueError", why))
+        tools = tuple(_sorted_keys(tool) for tool in done.request.tools or ()) or None
+        done = replace(done, request=done.request.replace(tools=tools, kwargs={}))
+        return with_kwargs(never_continued(done), _settings(request, template), "what the server sets")
+
+    def _before_release(self, done: Prepared, route: str, request: Request) -> Prepared:
         if route == "messages":
             done = done.then(as_system).then(self._place)
         elif route == "responses":
             done = done.then(_hoist)
-        elif self.version == RELEASE:
-            done = done.then(_flatten).then(_hoist)
         else:
             done = done.then(lambda given: keep(given, "passed on where it stands"))
         done = never_continued(done.then(lambda given: parse_arguments(given, _loaded)))
-        if self.version == RELEASE and done.request.tools:
-            tools = tuple(_sorted_keys(tool) for tool in done.request.tools)
-            done = Prepared(done.request.replace(tools=tools), done.actions)
         thinks = bool(thinking_asked(request))
         return with_kwargs(done, {"enable_thinking": thinks}, "the server always sets it")
 
@@ -98,16 +119,113 @@ def _system_texts(message: Message, leads: bool) -> list[Text]:
     return [text] if text else []
 
 
-def _flatten(messages: Messages) -> Rewrite:
-    """Make one text of each content list that is no user's: its texts joined by spaces, others left out."""
-    return each_changed(messages, _flat, "converted", "the texts of its list become one text")
+def _prompted(messages: Messages) -> Rewrite:
+    """Make each message what `_chat_message_to_prompt` makes of it: one text, and the keys that it knows."""
+    done = each_changed(
+        messages, _known, "converted", "its content becomes one text, reasoning gets two names"
+    )
+    return done.then(lambda given: parse_arguments(given, _loaded))
 
 
-def _flat(message: Message) -> Message:
-    if has_role(message, "user") or not isinstance(message.content, list):
-        return message
-    text = stripped(join((text for text in part_texts(message) if text), " "))
-    return rebuilt(message, text.text, text.pieces())
+def _known(message: Message) -> Message:
+    data = message.data
+    kept = ("role", "content", "tool_calls", "tool_call_id", "name")
+    new = {key: data[key] for key in kept if key in data and (data[key] is not None or key == "content")}
+    reasoning = data.get("reasoning_content")
+    reasoning = data.get("reasoning") if reasoning is None else reasoning
+    if reasoning is not None:
+        new |= {"reasoning_content": reasoning, "reasoning": reasoning}
+    same = message if new == data else Message(new, message.index, message.pieces)
+    content = message.content
+    if not isinstance(content, list) or any(map(_is_picture, content)):
+        return same
+    text = stripped(join([text for text in part_texts(message) if text], " "))
+    return rebuilt(same, text.text, text.pieces())
+
+
+def _is_picture(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in ("image_url", "input_image")
+
+
+def _with_contents(messages: Messages) -> Rewrite:
+    """Give turns without content an empty one; results of tools stay without."""
+    filled = (
+        message.replace(content="") if message.content is None and not has_role(message, "tool") else message
+        for message in messages
+    )
+    return Rewrite(tuple(filled))
+
+
+def _without_empty_answers(messages: Messages) -> Rewrite:
+    """Leave out assistant turns without text and calls."""
+    empty = [
+        message
+        for message in messages
+        if has_role(message, "assistant") and not (message.content or message.data.get("tool_calls"))
+    ]
+    kept = tuple(message for message in messages if message not in empty)
+    return Rewrite(kept, done("dropped", empty, "an assistant turn with nothing in it"))
+
+
+def _says_something(message: Message) -> bool:
+    data = message.data
+    texts = [text.text for text in part_texts(message)]
+    texts += [data[key] for key in ("reasoning_content", "reasoning") if isinstance(data.get(key), str)]
+    pictures = isinstance(message.content, list) and any(map(_is_picture, message.content))
+    return pictures or bool(data.get("tool_calls")) or any(text.strip() for text in texts)
+
+
+def _response_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
+    written = tuple(
+        {
+            "type": "function",
+            "function": {
+                "name": tool.get("name"),
+                "description": tool.get("description"),
+                "parameters": tool.get("parameters") or {},
+            },
+        }
+        for tool in tools or ()
+        if tool.get("type") == "function"
+    )
+    return written or None
+
+
+def _settings(request: Request, template: ChatTemplate) -> dict[str, Any]:
+    """Return the template's kwargs, of which the request's own `chat_template_kwargs` are none."""
+    fields = request.fields
+    enabled, effort = _reasoning(fields)
+    if request.dialect == "anthropic-messages":
+        enabled = thinking_type(fields) if enabled is None else enabled
+    if "enable_thinking" in fields:
+        enabled = bool(fields["enable_thinking"])
+    kwargs: dict[str, Any] = {"enable_thinking": bool(enabled)}
+    if enabled is not None:
+        kwargs["reasoning"] = enabled
+    if effort is not None:
+        kwargs["reasoning_effort"] = kwargs["reasoning_strength"] = effort
+    if (budget := thinking_budget(fields)) is not None:
+        kwargs["thinking_budget"] = budget
+    if enabled and "thinking_mode" in template_text(template):
+        kwargs["thinking_mode"] = "enabled"
+    return kwargs
+
+
+def _reasoning(fields: Mapping[str, Any]) -> tuple[bool | None, str | None]:
+    """Return what `reasoning` or `reasoning_effort` say: whether to think, and the effort, in lower case."""
+    reasoning = fields.get("reasoning")
+    if isinstance(reasoning, Mapping):
+        enabled, effort = _effort(reasoning.get("effort"))
+        return (True if enabled is None else enabled), effort
+    if isinstance(reasoning, bool):
+        return reasoning, None
+    enabled, effort = _effort(reasoning)
+    return (enabled, effort) if enabled is not None else _effort(fields.get("reasoning_effort"))
+
+
+def _effort(value: Any) -> tuple[bool | None, str | None]:
+    effort = "" if value is None else str(value).strip().lower()
+    return (effort not in _OFF, effort) if effort else (None, None)
 
 
 def _trimmed(request: Request) -> Request:
@@ -161,19 +279,20 @@ def _loaded(text: str) -> Any:
 KINDS = (
     PolicyKind(
         "mlx-vlm",
-        "mlx-vlm: later system turns stay in place on /v1/messages since August 2026; /v1/responses hoists",
-        lambda name, options: MlxVlm(name, options.get("route"), options.get("version")),
-        source="Blaizzy/mlx-vlm#2052; release 0.7.10",
-        date="2026-08-27",
-        evidence={"release 0.7.10": "read", "pull request 2052, and before": "reported"},
+        "mlx-vlm: later system turns become user turns on /v1/messages; chat and /v1/responses hoist",
+        lambda name, options: MlxVlm(name, options.get("route"), options["version"]),
+        source="mlx-vlm 0.7.10; Blaizzy/mlx-vlm#2052",
+        date="2026-12-01",
+        evidence={"release 0.7.10, text models": "run", "pull request 2052, and before": "reported"},
         cache="mlx-vlm",
-        drift="none of its own on /v1/messages and chat, since a later system turn leaves what stands before "
-        "it as it was; each one on /v1/responses, and with version=before-2052 on /v1/messages, lengthens "
+        drift="none of its own on /v1/messages, since a later system turn leaves what stands before it as it "
+        "was; each one on chat and /v1/responses, and with version=before-2052 on /v1/messages, lengthens "
         "the first system message",
         options={
             "route": ROUTES,
-            "version": PolicyOption((BEFORE, RELEASE), otherwise="the code of pull request 2052"),
+            "version": PolicyOption((BEFORE, PULLED, RELEASE), RELEASE),
         },
+        reuse_reports=ReuseReports(log=True),
         suite="local",
     ),
 )

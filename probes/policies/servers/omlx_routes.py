@@ -156,8 +156,9 @@ def bare_retry(request: Request, *, keep_tools: bool) -> tuple[Retry, ...]:
 
 def still_partial(after: Request, before: Request) -> bool:
     """Return whether the turn that the client wants to be continued is still the last, and not joined."""
-    last = after.messages[-1].index if after.messages else None
-    return before.partial and last == before.messages[-1].index
+    if not (before.partial and before.messages and after.messages):
+        return False
+    return after.messages[-1].index == before.messages[-1].index
 
 
 def _with_template_tools(start: Prepared) -> Prepared:

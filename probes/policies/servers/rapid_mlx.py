@@ -7,9 +7,9 @@ template said that a system message must come first. A Harmony template (gpt-oss
 on every route, because it leaves out later ones in silence. `route=none` is the messages route's system rules
 alone (docs/servers.md, section 4; raullenchai/Rapid-MLX#1512, #1543, #4036, release 0.16.10).
 
-`engine=text` is the engine for text models: it makes one text of each content list, and keeps of a message
-only role, content, tool calls and their ids. The engine for models that see (`vlm`), which is followed
-otherwise, hands on lists that hold more than text.
+The engine for text models makes one text of each content list, and keeps of a message only role, content,
+tool calls and their ids. Without a tool parser that can do otherwise (`tools=native`), calls and results
+become text. The engine for models that see (`engine=vlm`) hands on lists that hold more than text.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from ...conversation import TOP_LEVEL, Message, Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
+from ..api.chat_route import template_tools
 from ..api.responses_route import ResponsesRules
 from ..api.routes import BlockJoins, as_chat, body_effort, route_of, with_kwargs
 from ..base import Action, Messages, Policy, Prepared, Rewrite
-from ..kind import OFF, ROUTES, PolicyKind, PolicyOption
+from ..kind import OFF, ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import (
     as_one_text,
     as_system,
@@ -36,8 +37,8 @@ from ..rewrite.part_texts import (
     system_turn,
     whole_text,
 )
-from ..rewrite.preparation import extract_text, never_continued, thinking_asked, thinks_by_default
-from ..rewrite.reasoning import template_text
+from ..rewrite.preparation import extract_text, never_continued, thinks_by_default
+from ..rewrite.reasoning import template_text, thinking_type
 from ..rewrite.system_turns import (
     Run,
     done,
@@ -50,7 +51,7 @@ from ..rewrite.system_turns import (
     system_runs,
 )
 from ..rewrite.texts import Text, content_text, cover, join, rebuilt
-from ..rewrite.tool_arguments import as_value, parse_arguments
+from ..rewrite.tool_arguments import as_value, fill_arguments, parse_arguments
 from .rapid_retries import retries
 
 BETWEEN_TEXTS = "\n\n"
@@ -59,10 +60,16 @@ COUNTER = re.compile(r"<total_tokens>\s*\d[\d,]*\s+tokens?\s+left\s*</total_toke
 BILLING_HEADER = re.compile(r"x-anthropic-billing-header:[^\n]*\n?")
 HARMONY_MARKERS = ("<|start|>", "<|channel|>", "<|message|>")
 REASONING_KEYS = frozenset({"reasoning_content", "reasoning", "thinking"})
+#: The reasoning efforts that the chat route takes.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 #: Arguments of the renderer that the server never takes from a request.
 RESERVED = frozenset({"tokenize", "add_generation_prompt", "tools"})
-ANTHROPIC = AnthropicRules(reasoning="dropped", images=True, results_last=True, dropped_system=())
-RESPONSES = ResponsesRules(reasoning=False, join_calls=False, images=True, between_parts="")
+ANTHROPIC = AnthropicRules(
+    reasoning="dropped", images=True, results_last=True, dropped_system=(), needs_result=True
+)
+RESPONSES = ResponsesRules(
+    reasoning=False, join_calls=False, images=True, between_parts="", list_outputs="json", raw_arguments=True
+)
 JOINS = BlockJoins("\n")
 
 
@@ -77,6 +84,9 @@ class RapidMlx:
         drops_counter: the messages route leaves token counters out, as it does since issue 4036.
         harmony: whether the template is Harmony's; None to tell by its text, as the server does.
         text_engine: the engine for text models, which makes texts of all contents, is what serves.
+        native_tools: whether the tool parser keeps the structure of calls and results.
+        reasoning_parser: whether the server has a parser for the model's reasoning, and so does not let it
+            think where neither tools nor anything else ask for it.
     """
 
     name: str
@@ -84,7 +94,9 @@ class RapidMlx:
     relocate: bool = False
     drops_counter: bool = True
     harmony: bool | None = None
-    text_engine: bool = False
+    text_engine: bool = True
+    native_tools: bool = False
+    reasoning_parser: bool = False
 
     def prepare(self, request: Request, template: ChatTemplate) -> Prepared:
         """Return the request as the server's template gets it."""
@@ -98,23 +110,67 @@ class RapidMlx:
         cleaned = request.replace(messages=given, system=_system_text(request))
         responses = replace(RESPONSES, between_parts="\n") if self.text_engine else RESPONSES
         chat = as_chat(cleaned, ANTHROPIC, responses, JOINS)
-        chat = replace(chat, actions=chat.actions + counted.actions).then(as_system)
+        tools = template_tools(chat.request.tools, describe=False)
+        chat = replace(
+            chat, request=chat.request.replace(tools=tools), actions=chat.actions + counted.actions
+        ).then(as_system)
+        if route == "responses":
+            chat = chat.then(fill_arguments)
         if route == "messages":
             chat = chat.then(self._lead)
         else:
             chat = chat.then(hoist if route == "responses" else keep_each)
-        chat = chat.then(drop_reasoning).then(extract_text if self.text_engine else flatten)
+        chat = chat.then(drop_reasoning).then(self._extracted if self.text_engine else flatten)
         chat = chat.then(lambda given: parse_arguments(given, as_value))
         if self._is_harmony(template):
             try:
                 chat = chat.then(collapse_instructions)
             except ValueError as refused:
                 chat = replace(chat, error=RenderError("ValueError", str(refused)))
-        chat = _with_thinking(never_continued(chat), request)
+        effort = body_effort(request)
+        if route == "chat" and effort is not None and effort not in EFFORTS:
+            chat = replace(chat, error=RenderError("HTTP 400", f"no reasoning effort is {effort!r}"))
+        chat = self._with_thinking(never_continued(chat), request, template, route)
         return replace(chat, retries=retries(chat.request))
+
+    def _extracted(self, messages: Messages) -> Rewrite:
+        return extract_text(messages, native=self.native_tools)
 
     def _lead(self, messages: Messages) -> Rewrite:
         return relocate_or_hoist(messages) if self.relocate else hoist(messages)
+
+    def _with_thinking(
+        self, start: Prepared, request: Request, template: ChatTemplate, route: str
+    ) -> Prepared:
+        """Set `enable_thinking` as the server does, and for Harmony the lowest effort where it is off."""
+        own = {key: value for key, value in start.request.kwargs.items() if key not in RESERVED}
+        thinks = self._thinks(own.pop("enable_thinking", None), start.request, request, route)
+        added: dict[str, Any] = {"enable_thinking": thinks}
+        text = template_text(template)
+        names_effort = "reasoning_effort" in text and "enable_thinking" not in text
+        if not thinks and names_effort and self._is_harmony(template):
+            added["reasoning_effort"] = "low"
+        bare = replace(start, request=start.request.replace(kwargs=own))
+        return with_kwargs(bare, added, "the server always sets it")
+
+    def _thinks(self, given: Any, chat: Request, request: Request, route: str) -> bool:
+        """Tell whether the model shall think, which the first of several fields and rules decides."""
+        effort = body_effort(request)
+        if route == "messages":
+            asked = True if effort is not None else thinking_type(request.fields)
+            given = given if asked is None else asked
+        if isinstance(given, str) and given.strip().lower() in ("true", "false"):
+            given = given.strip().lower() == "true"
+        asked = given if isinstance(given, bool) else request.fields.get("enable_thinking")
+        if isinstance(asked, bool):
+            return asked
+        if effort == "none":
+            return False
+        wanted = effort is not None or request.fields.get("reasoning_max_tokens") is not None
+        offered = chat.tools and request.fields.get("tool_choice") != "none"
+        if not wanted and (offered or (self.reasoning_parser and not chat.tools)):
+            return False
+        return thinks_by_default(request)
 
     def _is_harmony(self, template: ChatTemplate) -> bool:
         if self.harmony is not None:
@@ -261,17 +317,6 @@ def _flat(message: Message) -> Message:
     return as_one_text(message, "") if texts else message
 
 
-def _with_thinking(start: Prepared, request: Request) -> Prepared:
-    """Set `enable_thinking` as the server does: off with tools unless asked for, on without them."""
-    own = {key: value for key, value in start.request.kwargs.items() if key not in RESERVED}
-    asked = thinking_asked(request)
-    effort = own.get("reasoning_effort") or body_effort(request)
-    if asked is None:
-        asked = False if start.request.tools and not effort else thinks_by_default(request)
-    bare = replace(start, request=start.request.replace(kwargs=own))
-    return with_kwargs(bare, {"enable_thinking": asked}, "the server always sets it")
-
-
 def _make(name: str, options: Mapping[str, str]) -> Policy:
     harmony = {"on": True, "off": False}.get(options.get("harmony", ""))
     return RapidMlx(
@@ -281,6 +326,8 @@ def _make(name: str, options: Mapping[str, str]) -> Policy:
         drops_counter=options["counter"] == "drop",
         harmony=harmony,
         text_engine=options["engine"] == "text",
+        native_tools=options["tools"] == "native",
+        reasoning_parser=options["reasoning_parser"] == "on",
     )
 
 
@@ -300,8 +347,11 @@ KINDS = (
             "relocate": OFF,
             "counter": PolicyOption(("drop", "keep"), "drop"),
             "harmony": PolicyOption(("on", "off"), otherwise="whether the template is one of Harmony"),
-            "engine": PolicyOption(("vlm", "text"), "vlm"),
+            "engine": PolicyOption(("text", "vlm"), "text"),
+            "tools": PolicyOption(("text", "native"), "text"),
+            "reasoning_parser": OFF,
         },
+        reuse_reports=ReuseReports(log=True, repeat_is_whole=True),
         suite="local",
     ),
 )

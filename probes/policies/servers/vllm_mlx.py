@@ -27,7 +27,7 @@ from ..api.chat_route import template_tools
 from ..api.responses_route import ResponsesRules
 from ..api.routes import as_chat, route_of, with_kwargs
 from ..base import Action, Messages, Prepared, Retry, Rewrite
-from ..kind import ROUTES, PolicyKind, PolicyOption
+from ..kind import ROUTES, PolicyKind, PolicyOption, ReuseReports
 from ..rewrite.part_texts import as_system, merge_into_first, stripped, whole_text
 from ..rewrite.preparation import extract_text, never_continued, thinks_by_default
 from ..rewrite.system_turns import each_changed, has_role, is_system, join_neighbours, keep_each
@@ -229,6 +229,7 @@ KINDS = (
         cache_options=("engine",),
         # The flag: waybarrios/vllm-mlx#394.
         kwargs_setting="vllm-mlx serve … --default-chat-template-kwargs '{}'",
+        reuse_reports=ReuseReports(answers=False, log=True),
         suite="local",
     ),
 )

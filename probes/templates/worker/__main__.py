@@ -21,16 +21,19 @@ from jinja2 import Template, nodes
 from ...errors import RenderError, RenderLimit
 from .. import wire
 from ..serving import Serving
-from . import names
+from . import content_loops, names
 from .evaluation import (
     Conversation,
     as_passed,
     as_render_error,
     chunk_at,
+    compile_bare,
+    compile_for_llamacpp,
     compile_template,
     in_order,
     parse_template,
     render,
+    render_bare,
 )
 from .prompt_end import generation_prompt_ends
 from .skipped_branch import skipped_branch_line
@@ -73,6 +76,19 @@ class _Source:
     def compiled(self) -> Template:
         self.sections  # noqa: B018 - a tree that is too deep would end the process
         return self._once(lambda: compile_template(self.tree))
+
+    @cached_property
+    def bare(self) -> Template:
+        return compile_bare(self.text)
+
+    @cached_property
+    def compiled_for_llamacpp(self) -> Template:
+        self.sections  # noqa: B018 - a tree that is too deep would end the process
+        return self._once(lambda: compile_for_llamacpp(self.text))
+
+    def compiled_for(self, conversation: Conversation) -> Template:
+        """Return the compiled template that a conversation is rendered with."""
+        return self.compiled_for_llamacpp if conversation.llamacpp else self.compiled
 
     @cached_property
     def prompt_ends(self) -> bool:
@@ -173,7 +189,8 @@ class Worker:
         return sum(self._sizes[each] for each in (*messages, *(tools or ()), variables))
 
     def _conversation(self, wired: tuple[Any, ...]) -> Conversation:
-        messages, tools, variables, prompted, continued, now, raw = wired
+        messages, tools, variables, prompted, continued, now, profile = wired
+        raw = profile != "transformers"
         values = self._values
         given = [values[each] for each in messages]
         return Conversation(
@@ -185,6 +202,7 @@ class Worker:
             continued=continued,
             now=None if now is None else datetime.fromisoformat(now),
             raw=raw,
+            llamacpp=profile == "llama.cpp",
         )
 
     def _as_passed(self, number: int) -> dict[str, Any]:
@@ -196,15 +214,24 @@ class Worker:
     def _prompt(
         self, source: _Source, characters: int, wired: tuple[Any, ...], body: bool, text: str | None
     ) -> Any:
-        compiled = source.compiled
-        return render(compiled, self._conversation(wired), characters, text, body and source.prompt_ends)
+        conversation = self._conversation(wired)
+        compiled = source.compiled_for(conversation)
+        return render(compiled, conversation, characters, text, body and source.prompt_ends)
 
     def _slice(self, source: _Source, characters: int, wired: tuple[Any, ...], start: int, end: int) -> Any:
-        prompt, _, _ = render(source.compiled, self._conversation(wired), characters)
+        conversation = self._conversation(wired)
+        prompt, _, _ = render(source.compiled_for(conversation), conversation, characters)
         return len(prompt), prompt[start:end]
 
     def _chunk(self, source: _Source, _: int, wired: tuple[Any, ...], offset: int) -> Any:
-        return chunk_at(source.compiled, self._conversation(wired), offset)
+        conversation = self._conversation(wired)
+        return chunk_at(source.compiled_for(conversation), conversation, offset)
+
+    def _bare(self, source: _Source, characters: int, turns: list[tuple[str, str]]) -> str:
+        return render_bare(source.bare, turns, characters)
+
+    def _content_loops(self, source: _Source, _: int) -> Any:
+        return source.ask(lambda: (content_loops.followed(source.nodes), content_loops.named(source.nodes)))
 
     def _check(self, source: _Source, _: int) -> bool:
         empty = not source.tree.body
@@ -227,7 +254,9 @@ class Worker:
         "prompt": _prompt,
         "slice": _slice,
         "chunk": _chunk,
+        "bare": _bare,
         "check": _check,
+        "content-loops": _content_loops,
         "names": _names,
         "undeclared": _undeclared,
         "prompt-ends": _prompt_ends,

@@ -20,12 +20,16 @@ from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from .code import TemplateCode
+from .code import LosingCode, TemplateCode
 
 clock: ContextVar[datetime | None] = ContextVar("clock", default=None)
+#: Whether the template that runs may change lists, as llama.cpp's engine lets it.
+changes: ContextVar[bool] = ContextVar("changes", default=False)
 
 #: What `getattr` finds on every dict.
 _OF_DICTS = frozenset(dir(dict))
+#: Methods of lists in llama.cpp's engine that change them.
+_CHANGES = ("append", "pop")
 #: Most attributes, each of one type, that are remembered as safe or not.
 _MOST_KINDS = 10_000
 
@@ -124,6 +128,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Tell whether a template may have an attribute, which depends on the object's type alone."""
+        if attr in _CHANGES and type(obj) is list and changes.get():
+            return True
         kind = (type(obj), attr)
         safe = self._safe.get(kind)
         if safe is None:
@@ -133,11 +139,39 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         return safe
 
 
-@lru_cache(maxsize=1)
-def environment() -> TemplateEnvironment:
-    """Return the one environment; templates share it as they do in transformers."""
-    env = TemplateEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, jinja2.ext.loopcontrols]
+class LlamaUndefined(jinja2.ChainableUndefined):
+    """What is not there: its methods give nothing, and so do keys of it."""
+
+    def __call__(self, *_: Any, **__: Any) -> LlamaUndefined:  # type: ignore[override]
+        """Return what a method of it returns: nothing."""
+        return self
+
+
+class LlamaEnvironment(TemplateEnvironment):
+    """The same with manners of llama.cpp's own engine, as far as templates depend on them."""
+
+    code_generator_class = LosingCode
+
+
+def written(value: Any) -> Any:
+    """Return what llama.cpp's engine writes of a value: nothing of dicts and None, of lists their items."""
+    if isinstance(value, list | tuple):
+        return "".join(str(written(item)) for item in value)
+    return "" if value is None or isinstance(value, dict) else value
+
+
+@lru_cache(maxsize=2)
+def environment(profile: str = "transformers") -> TemplateEnvironment:
+    """Return the one environment of a profile; templates share it as they do in transformers."""
+    settings: dict[str, Any] = {
+        "trim_blocks": True,
+        "lstrip_blocks": True,
+        "extensions": [GenerationTag, jinja2.ext.loopcontrols],
+    }
+    env = (
+        LlamaEnvironment(**settings, undefined=LlamaUndefined, finalize=written)
+        if profile == "llama.cpp"
+        else TemplateEnvironment(**settings)
     )
     env.filters["tojson"] = tojson
     env.globals.update(
@@ -147,3 +181,9 @@ def environment() -> TemplateEnvironment:
         namespace=TemplateNamespace,
     )
     return env
+
+
+@lru_cache(maxsize=1)
+def bare_environment() -> TemplateEnvironment:
+    """Return the sandbox that servers set up for tests of their own, without what transformers adds to it."""
+    return TemplateEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])

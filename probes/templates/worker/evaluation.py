@@ -19,7 +19,7 @@ from jinja2.utils import Namespace
 from ...errors import RenderError, RenderLimit
 from ..rendering import REASONING_KEYS
 from . import continuation
-from .environment import clock, environment
+from .environment import bare_environment, changes, clock, environment
 
 _LONGEST_MESSAGE = 100_000
 #: Levels of a syntax tree; a deeper one cannot be compiled within Python's default recursion limit.
@@ -39,6 +39,7 @@ class Conversation:
         continued: the field of the last message that is continued; None for none.
         now: the clock.
         raw: whether `dict` and `namespace` are Python's and Jinja's own.
+        llamacpp: whether the template runs as in llama.cpp's engine, which lets it change lists.
     """
 
     messages: Sequence[dict[str, Any]]
@@ -49,6 +50,7 @@ class Conversation:
     continued: str | None
     now: datetime | None
     raw: bool
+    llamacpp: bool
 
 
 def parse_template(text: str) -> nodes.Template:
@@ -84,6 +86,15 @@ def in_order(node: nodes.Node) -> list[nodes.Node]:
     return found
 
 
+def compile_for_llamacpp(text: str) -> Template:
+    """Compile a template, which was parsed before, with the manners of llama.cpp's engine."""
+    try:
+        llama = environment("llama.cpp")
+        return llama.compile_tree(llama.parse(text))
+    except Exception as error:
+        raise as_render_error(error) from error
+
+
 def compile_template(tree: nodes.Template) -> Template:
     """Compile a parsed template.
 
@@ -94,6 +105,43 @@ def compile_template(tree: nodes.Template) -> Template:
         return environment().compile_tree(tree)
     except Exception as error:
         raise as_render_error(error) from error
+
+
+def compile_bare(text: str) -> Template:
+    """Parse and compile the source text of a template for `render_bare`.
+
+    Raises:
+        RenderError: it needs a tag, filter or test that transformers adds, or is nested too deeply.
+    """
+    try:
+        tree = bare_environment().parse(text)
+        in_order(tree)
+        return bare_environment().compile_tree(tree)
+    except Exception as error:
+        raise as_render_error(error) from error
+
+
+def render_bare(template: Template, turns: Sequence[tuple[str, str]], most: int) -> str:
+    """Render turns of roles and texts with nothing else than `add_generation_prompt=False`.
+
+    Raises:
+        RenderError: see `render`.
+    """
+    messages = [{"role": role, "content": content} for role, content in turns]
+    variables = {"messages": messages, "add_generation_prompt": False}
+    parts: list[str] = []
+    size = 0
+    try:
+        for chunk in template.root_render_func(template.new_context(variables)):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > most:
+                raise RenderLimit(f"too long: the template wrote more than {most:,} characters")
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise as_render_error(error) from error
+    return "".join(parts)
 
 
 Place = tuple[int, int, int | None]
@@ -187,6 +235,7 @@ def _running(
     Yields the generator, and the indices of the message and tool objects that it sees (`_variables`).
     """
     token = clock.set(conversation.now)
+    changing = changes.set(conversation.llamacpp)
     try:
         variables, ids = _variables(conversation, asked)
         yield template.root_render_func(template.new_context(variables)), ids
@@ -196,15 +245,17 @@ def _running(
         raise as_render_error(error) from error
     finally:
         clock.reset(token)
+        changes.reset(changing)
 
 
 def _variables(conversation: Conversation, asked: _Asked | None) -> tuple[dict[str, Any], dict[int, int]]:
     """Return the template's variables, and for each message and tool object its index (tools: -1 - index).
 
     Each message is an object of its own, by which it is known among a template's local variables. What it
-    holds is shared: the sandbox lets no template change it.
+    holds is shared where the sandbox lets no template change it.
     """
-    messages = [dict(message) for message in conversation.passed]
+    copied = copy.deepcopy(conversation.passed) if conversation.llamacpp else conversation.passed
+    messages = [dict(message) for message in copied]
     fixed = {"dict": dict, "namespace": Namespace} if conversation.raw else {}
     if conversation.continued is not None:
         field = conversation.continued

@@ -2,7 +2,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from tplaudit.probes.conversation import Request
 from tplaudit.probes.errors import RenderError
+from tplaudit.probes.templates.source import ContentLoops
 
 
 class FakeTemplate:
@@ -20,6 +22,15 @@ class FakeTemplate:
         self.supports_mid_system_messages = supports
         self.relocate_mid_system_messages = relocate
         self.calls: list[dict[str, Any]] = []
+        self.content_loops = ContentLoops(followed=False, named=False)
+
+    def choose(self, tools: Any) -> "FakeTemplate":
+        """The one template, which is its own source."""
+        return self
+
+    def render_bare(self, turns: Sequence[tuple[str, str]], tools: Any = None) -> str:
+        messages = [{"role": role, "content": content} for role, content in turns]
+        return self.render(messages, add_generation_prompt=False)
 
     def render(
         self,
@@ -57,6 +68,18 @@ class FakeTemplate:
         if self.behaviour == "moves to the end":
             turns.sort(key=lambda turn: turn["role"] == "system")
         return "".join(f"<{turn['role']}>{turn.get('content')}" for turn in turns)
+
+    def render_request(
+        self, request: Request, *, add_generation_prompt: bool = True, profile: Any = None
+    ) -> str:
+        messages = [message.data for message in request.messages]
+        return self.render(
+            messages,
+            tools=request.tools,
+            kwargs=request.kwargs,
+            add_generation_prompt=add_generation_prompt,
+            now=request.now,
+        )
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What holds for every request in every dialect, well-formed or not, on the routes of oMLX and its forks."""
 
 import copy
+import json
 from typing import Any
 
 from hypothesis import given, settings
@@ -21,19 +22,30 @@ SOURCES = ["", "== 'tool' tool_calls", "preserve_thinking", "== 'tool' tool_call
 BEHAVIOURS = ["in place", "raises", "user only", "refuses kwargs"]
 
 
-def kept_words(request: Request) -> set[str]:
+def kept_words(request: Request, name: str) -> set[str]:
     """The words that the servers keep.
 
-    A join of two turns may lose reasoning; the multimodal extraction loses bare strings beside an image.
+    A join of two turns may lose reasoning; the multimodal extraction loses bare strings beside an image;
+    fusion-mlx leaves out Responses items without a type.
     """
     words = set()
     for message in request.messages:
+        responses = request.dialect == "openai-responses"
+        if responses and name.startswith("fusion-mlx") and not message.data.get("type"):
+            continue
         words |= {each for each in found(message.data) if not each.endswith((f".{REASONING}⟧", f".{BARE}⟧"))}
         if not isinstance(message.content, list) or "image_url" not in repr(message.content):
             words |= {each for each in found(message.content) if each.endswith(f".{BARE}⟧")}
     if isinstance(request.system, str) or request.dialect == "anthropic-messages":
         words |= found(request.system)
     return words
+
+
+def shown(output: tuple[Message, ...]) -> set[str]:
+    """The words of the messages, those within JSON text with escapes too."""
+    data = [message.data for message in output]
+    written = json.dumps(data, ensure_ascii=False, default=str)
+    return found(data) | found(written.replace("\\\\u27e6", "⟦").replace("\\\\u27e7", "⟧"))
 
 
 def only_images(message: Message) -> bool:
@@ -54,7 +66,8 @@ def test_routes(fake_template: Any, request_: Request, name: str, source: str, b
     assert (after.request.dialect, after.request.system) == ("openai-chat", None)
 
     output = after.request.messages
-    assert kept_words(request_) <= found([message.data for message in output]), "no text is lost"
+    if after.error is None:
+        assert kept_words(request_, name) <= shown(output), "no text is lost"
     others = [
         message.index for message in output if message.role not in SYSTEM_ROLES and not only_images(message)
     ]
@@ -68,9 +81,11 @@ def test_routes(fake_template: Any, request_: Request, name: str, source: str, b
 
 
 @settings(max_examples=200, deadline=None)
-@given(requests(odd=True), st.sampled_from(["flyto-mlx:route=none", "fusion-mlx", "omlx:route=chat"]))
+@given(
+    requests(odd=True), st.sampled_from(["flyto-mlx:route=none", "fusion-mlx:route=none", "omlx:route=chat"])
+)
 def test_what_was_prepared_once_stays_as_it_is(fake_template: Any, request_: Request, name: str) -> None:
-    if name != "fusion-mlx" and request_.dialect != "openai-chat":
+    if request_.dialect != "openai-chat":
         return
     template = fake_template("raises")
     template.text = "== 'tool' tool_calls"
@@ -100,6 +115,8 @@ def test_a_type_error_over_kwargs_or_tools_is_always_answered(
     fake_template: Any, request_: Request, name: str, refuse: str
 ) -> None:
     prepared = parse_policy(name).prepare(request_, fake_template())
+    if prepared.error is not None:
+        return  # the server refuses such a request
     prompt, used = render_prepared(prepared, Rendering(refuse))  # type: ignore[arg-type]
     assert prompt == "prompt"
     changed = bool(prepared.request.kwargs if refuse == "kwargs" else prepared.request.tools)

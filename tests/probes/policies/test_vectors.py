@@ -110,9 +110,9 @@ DRIFT = {
 
 
 def noted(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What flyto-mlx makes of the messages, whatever the template."""
+    """What flyto-mlx's note function makes of the messages, whatever the template."""
     template: Any = None
-    return data(parse_policy("flyto-mlx:route=messages").prepare(request_of(messages), template))
+    return data(parse_policy("flyto-mlx:route=none").prepare(request_of(messages), template))
 
 
 def toy_render(messages: list[dict[str, Any]]) -> str:

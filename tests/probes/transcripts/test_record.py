@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tplaudit.probes.conversation import ActualReuse
 from tplaudit.probes.transcripts.reader import open_transcript
 
 REASONING = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "I do not know."}]}
@@ -78,3 +79,76 @@ def test_a_request_continues_a_response_of_the_transcript(write: Write) -> None:
     assert (first.system, second.system) == ("Be brief.", None)
     for earlier, later in pairwise([first, second, last]):
         assert all(new is old for new, old in zip(later.messages, earlier.messages, strict=False))
+
+
+def _answer(**usage: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": "Two."}}], **usage}
+
+
+def _message(**usage: Any) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Two."}], **usage}
+
+
+CHAT, MESSAGES = {"messages": [USER]}, {"system": "Be brief.", "messages": [USER]}
+RESPONSES = {"input": "Which checks fail?"}
+CACHED = {"prompt_tokens": 90, "prompt_tokens_details": {"cached_tokens": 64}}
+
+
+@pytest.mark.parametrize(
+    ("body", "response", "said"),
+    [
+        (CHAT, _answer(usage=CACHED), ActualReuse(64, 90, "usage")),
+        (CHAT, {"status_code": 200, "body": _answer(usage=CACHED)}, ActualReuse(64, 90, "usage")),
+        (
+            CHAT,
+            _answer(usage=CACHED, timings={"cache_n": 60, "prompt_n": 30, "prompt_ms": 4.5}),
+            ActualReuse(60, 90, "timings"),
+        ),
+        (CHAT, _answer(timings={"cache_n": 60}), ActualReuse(60, None, "timings")),
+        (CHAT, _answer(usage={"prompt_tokens_details": {"cached_tokens": 0}}), ActualReuse(0, None, "usage")),
+        (
+            MESSAGES,
+            _message(usage={"input_tokens": 20, "cache_read_input_tokens": 64, "output_tokens": 3}),
+            ActualReuse(64, 84, "usage"),
+        ),
+        (
+            MESSAGES,
+            _message(
+                usage={"input_tokens": 2, "cache_read_input_tokens": 64, "cache_creation_input_tokens": 18}
+            ),
+            ActualReuse(64, 84, "usage"),
+        ),
+        (
+            RESPONSES,
+            {
+                "output": [ANSWER],
+                "usage": {"input_tokens": 90, "input_tokens_details": {"cached_tokens": 64}},
+            },
+            ActualReuse(64, 90, "usage"),
+        ),
+    ],
+)
+def test_what_an_answer_says_of_the_servers_reuse(
+    body: dict[str, Any], response: dict[str, Any], said: ActualReuse, write: Write
+) -> None:
+    (request,) = open_transcript(write({"request": body, "response": response}))
+    assert request.answered
+    assert request.actual == said
+
+
+@pytest.mark.parametrize("count", [None, "64", -1, 6.5, True, [64], {"n": 64}])
+def test_a_number_of_another_type_is_no_number(count: Any, write: Write) -> None:
+    """None of them is an error: what answers say beside the reply is no one's business but ours."""
+    usage = {"prompt_tokens": 90, "prompt_tokens_details": {"cached_tokens": count}}
+    records = [
+        {"request": CHAT, "response": _answer(usage=usage, timings={"cache_n": count})},
+        {"request": CHAT, "response": _answer(usage=count, timings=count)},
+        {"request": CHAT, "response": _answer(usage={"prompt_tokens_details": count})},
+        {"request": CHAT, "response": None},
+    ]
+    requests = list(open_transcript(write(*records)))
+    assert [request.actual for request in requests] == [None] * 4
+    assert [request.answered for request in requests] == [True] * 3 + [False]
+    usage = {"prompt_tokens": count, "prompt_tokens_details": {"cached_tokens": 64}}
+    (request,) = open_transcript(write({"request": CHAT, "response": _answer(usage=usage)}))
+    assert request.actual == ActualReuse(64, None, "usage")

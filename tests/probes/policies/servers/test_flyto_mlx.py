@@ -46,7 +46,8 @@ def test_the_other_routes_hoist(route: str) -> None:
     turns = [("user", "u1"), ("system", "n"), ("user", "u2")]
     messages = [{"role": role, "content": content} for role, content in turns]
     after = prepare(messages, f"flyto-mlx:route={route}")
-    assert data(after) == [S("n"), U("u1\n\nu2")]
+    joined = [U("u1\n\nu2")] if route == "chat" else [U("u1"), U("u2")]
+    assert data(after) == [S("n"), *joined]
     assert "hoisted" in [action.kind for action in after.actions]
 
 
@@ -65,10 +66,54 @@ def test_an_anthropic_request() -> None:
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "r"}
     use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
     messages = [U("u"), A([use]), U([result]), S("n")]
-    after = prepare(messages, "flyto-mlx", dialect="anthropic-messages", system="S")
+    source = ChatTemplate({"default": "[TOOL_CALLS]"}, source="t")
+    request = request_of(messages, dialect="anthropic-messages", system="S")
+    after = parse_policy("flyto-mlx").prepare(request, source)
     assert [each["role"] for each in data(after)] == ["system", "user", "assistant", "tool"]
     assert data(after)[-1] == T(f"r\n\n{NOTE}")
     assert after.request.messages[-1].origins == (2, 3)
+
+
+def test_only_mlx_lms_parser_keeps_calls_and_results() -> None:
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "r"}
+    after = prepare([U([result, part("go")])], "flyto-mlx", dialect="anthropic-messages")
+    assert data(after) == [U("[Tool Result (c1)]: r\ngo", _preserve_role_boundary=True)]
+
+
+def test_messages_joins_neighbours_after_the_notes() -> None:
+    messages = [S("a"), S([part("b"), part("")]), U("u"), S("n"), U("v")]
+    after = prepare(messages, "flyto-mlx", dialect="anthropic-messages", system="S")
+    assert data(after) == [S("S\n\na\nb"), U(f"u\n\n{NOTE}\n\nv")]
+
+
+@pytest.mark.parametrize(
+    ("route", "fields", "kwargs"),
+    [
+        ("chat", {"reasoning_effort": "Low"}, {"reasoning_effort": "low", "enable_thinking": True}),
+        ("chat", {"reasoning_effort": "off"}, {"enable_thinking": False}),
+        ("messages", {"output_config": {"effort": "max"}}, {"reasoning_effort": "high"}),
+        ("messages", {"thinking": {"type": "disabled"}}, {"enable_thinking": False}),
+        ("responses", {"reasoning": {"effort": "medium"}}, {"reasoning_effort": "medium"}),
+        ("responses", {"reasoning": {"effort": "xhigh"}}, {}),
+    ],
+)
+def test_efforts(route: str, fields: dict[str, Any], kwargs: dict[str, Any]) -> None:
+    after = prepare([U("u")], f"flyto-mlx:route={route}", fields=fields)
+    assert after.request.kwargs == kwargs
+    assert after.error is None
+
+
+def test_the_chat_route_refuses_other_efforts_and_arguments() -> None:
+    assert prepare([U("u")], "flyto-mlx:route=chat", fields={"reasoning_effort": "max"}).error is not None
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
+    assert prepare([A("", tool_calls=[call])], "flyto-mlx:route=chat").error is not None
+
+
+def test_the_responses_route_ignores_template_kwargs_and_joins_empty_instructions() -> None:
+    items = [{"type": "message", "role": "developer", "content": ""}, {"role": "user", "content": "u"}]
+    after = prepare(items, "flyto-mlx", dialect="openai-responses", system="I", kwargs={"x": 1})
+    assert data(after) == [S("I\n\n"), U("u")]
+    assert after.request.kwargs == {}
 
 
 def test_it_never_asks_the_template(fake_template: Any) -> None:

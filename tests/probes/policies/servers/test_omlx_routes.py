@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from chat_messages import BOUNDARY, CALL, A, S, T, U, data, part, request_of
-from tplaudit.probes.conversation import TOP_LEVEL, Dialect, Request
+from tplaudit.probes.conversation import TOP_LEVEL, Dialect, Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
@@ -68,7 +68,7 @@ def test_an2_a_tool_result_and_the_text_after_it() -> None:
 
 def test_an3_the_same_for_a_template_without_a_tool_role() -> None:
     after = prepare(anthropic(("user", [RESULT, part("go")])), template(WRITE))
-    assert data(after) == [U("[Tool Result (c1)]: r", **BOUNDARY), U("go")]
+    assert data(after) == [U("[Tool Result (c1)]: r\ngo", **BOUNDARY)]
     error = {**RESULT, "is_error": True}
     after = prepare(anthropic(("user", [error])), template(WRITE))
     assert data(after) == [U("[Tool Error (c1)]: r", **BOUNDARY)]
@@ -81,12 +81,12 @@ def test_an4_a_system_turn_in_place() -> None:
 
 def test_an5_thinking() -> None:
     given = anthropic(("assistant", [{"type": "thinking", "thinking": "t"}, part("x")]))
-    assert data(prepare(given)) == [A("<think>\nt\n</think>\n\nx")]
+    assert data(prepare(given)) == [A("<think>\nt\n</think>\nx")]
     native = template("{# preserve_thinking #}" + TOOLS + WRITE)
     assert data(prepare(given, native)) == [A("x", reasoning_content="t")]
     assert data(prepare(given, name="omlx:model_type=k2_horizon")) == [A("x", reasoning_content="t")]
     older = prepare(given, name="omlx:model_type=k2_horizon,version=sept")
-    assert data(older) == [A("<think>\nt\n</think>\n\nx")]
+    assert data(older) == [A("<think>\nt\n</think>\nx")]
     named = anthropic(("assistant", [{"type": "thinking", "thinking": "t"}]), fields={"model": "MiniMax-M3"})
     assert data(prepare(named)) == [A("", reasoning_content="t")]
 
@@ -349,9 +349,9 @@ def test_before_august_a_tool_turn_may_not_come_before() -> None:
     for name in ("omlx:tool_predecessor=off", "omlx:version=0.5.3"):
         older = prepare(request(*turns), name=name)
         assert data(older)[0] == S("n")
-        assert older.actions[0].why == (
-            "after a turn of role tool the server never leaves a system turn in place"
-        )
+        assert "after a turn of role tool the server never leaves a system turn in place" in [
+            action.why for action in older.actions
+        ]
     both = prepare(request(*turns), name="omlx:version=0.5.3,tool_predecessor=on")
     assert data(both)[-1] == S("n")
 
@@ -440,3 +440,65 @@ def test_the_chat_route_loses_no_call_where_two_assistant_turns_meet() -> None:
         "assistant",
     ]
     assert data(prepare(request(*turns), source, "omlx:route=none"))[2:] == [A("a")]
+
+
+def test_arguments_of_chat_are_an_object_or_refused() -> None:
+    def chat(arguments: Any) -> Any:
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return prepare(request(U("u"), A("", tool_calls=[call]), TOOL_TURN), name="omlx:route=chat")
+
+    for arguments, parsed in (("", {}), (" {} ", {}), ({"a": 1}, {"a": 1}), ('{"a": 1}', {"a": 1})):
+        after = chat(arguments)
+        assert after.error is None
+        assert data(after)[1]["tool_calls"][0]["function"]["arguments"] == parsed
+    for arguments in ("oops", "[1]", "null", 7):
+        with pytest.raises(RenderError, match="HTTP 422"):
+            render_prepared(chat(arguments), template(TOOLS + WRITE))
+
+
+def test_a_tool_result_without_content_is_refused() -> None:
+    result = {key: value for key, value in RESULT.items() if key != "content"}
+    assert prepare(anthropic(("user", [result]))).error is not None
+
+
+def test_every_schema_of_a_property_gets_a_description() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "where": {"type": "object", "properties": {"city": {"type": "string"}}},
+            "tags": {"type": "array", "items": {"anyOf": [{"type": "string", "description": "T"}]}},
+        },
+    }
+    expected = {
+        "type": "object",
+        "properties": {
+            "where": {
+                "type": "object",
+                "properties": {"city": {"type": "string", "description": ""}},
+                "description": "",
+            },
+            "tags": {
+                "type": "array",
+                "items": {"anyOf": [{"type": "string", "description": "T"}], "description": ""},
+                "description": "",
+            },
+        },
+    }
+    after = prepare(anthropic(("user", "u"), tools=({"name": "f", "input_schema": schema},)))
+    assert after.request.tools[0]["function"]["parameters"] == expected
+
+
+def test_a_list_as_output_is_json_text_in_0_5_3() -> None:
+    output = [{"type": "input_text", "text": "a"}]
+    item = Message({"type": "function_call_output", "call_id": "c1", "output": output}, 0)
+    given = Request((item,), dialect="openai-responses")
+    assert data(prepare(given)) == [{"role": "tool", "tool_call_id": "c1", "content": "a"}]
+    older = prepare(given, name="omlx:version=0.5.3")
+    assert data(older)[0]["content"] == '[{"type": "input_text", "text": "a"}]'
+
+
+def test_a_turn_to_be_continued_that_is_dropped_or_joined_is_not() -> None:
+    for last in (A(""), A("more")):
+        given = request(U("u"), A("a"), last).replace(partial=True)
+        assert prepare(given, name="omlx:route=chat").request.partial is False
+    assert prepare(request(U("u"), A("a")).replace(partial=True), name="omlx:route=chat").request.partial

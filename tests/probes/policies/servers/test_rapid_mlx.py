@@ -107,11 +107,13 @@ def test_r6_a_list_gets_one_more_part() -> None:
 
 def test_a_list_of_texts_becomes_one_text_before_the_template_sees_it() -> None:
     messages = [A("a"), S("n"), U([part("u2"), part("u3")])]
-    assert data(prepared("rapid-mlx:route=messages,relocate=on", messages))[1] == U(f"{reminder('n')}u2u3")
-    assert data(prepared("rapid-mlx:engine=text", messages))[2] == U("u2\nu3")
+    assert data(prepared("rapid-mlx:engine=vlm,route=messages,relocate=on", messages))[1] == U(
+        f"{reminder('n')}u2u3"
+    )
+    assert data(prepared("rapid-mlx", messages))[2] == U("u2\nu3")
     picture = [part("p"), {"type": "image_url", "image_url": {"url": "x"}}]
-    assert data(prepared("rapid-mlx", [U(picture)])) == [U(picture)]
-    assert data(prepared("rapid-mlx:engine=text", [U(picture)])) == [U("p")]
+    assert data(prepared("rapid-mlx:engine=vlm", [U(picture)])) == [U(picture)]
+    assert data(prepared("rapid-mlx", [U(picture)])) == [U("p")]
 
 
 def test_relocated_text_belongs_to_the_system_messages() -> None:
@@ -176,14 +178,14 @@ def test_the_chat_route_hoists_only_after_the_template_complained() -> None:
 def test_structured_system_contents_are_joined_by_a_part() -> None:
     picture = {"type": "image_url", "image_url": {"url": "x"}}
     messages = [S([part("a"), picture]), U("u"), S("b")]
-    _, used = render_prepared(prepared("rapid-mlx", messages), Strict("first"))  # type: ignore[arg-type]
+    _, used = render_prepared(prepared("rapid-mlx:engine=vlm", messages), Strict("first"))  # type: ignore[arg-type]
     (first, _) = used.request.messages
     assert first.content == [part("a"), picture, part("\n\n"), part("b")]
     assert [first.origin(0, n) for n in range(4)] == [0, 0, 2, 2]
 
 
 def test_a_system_message_with_further_keys_is_not_collapsed() -> None:
-    after = prepared("rapid-mlx", [U("u"), S("n", name="x")])
+    after = prepared("rapid-mlx:engine=vlm", [U("u"), S("n", name="x")])
     with pytest.raises(RenderError, match="must be at the beginning"):
         render_prepared(after, Strict("first"))  # type: ignore[arg-type]
 
@@ -196,7 +198,7 @@ def test_the_first_error_stands_where_the_retry_fails() -> None:
 
 def test_alternation_joins_users_and_writes_tools_as_text() -> None:
     messages = [U("u"), A(" why ", tool_calls=[CALL]), T("r"), U("v")]
-    after = prepared("rapid-mlx", messages, tools=(TOOL,))
+    after = prepared("rapid-mlx:tools=native", messages, tools=(TOOL,))
     text, used = render_prepared(after, Strict("alternate"))  # type: ignore[arg-type]
     told, *turns = data(used)
     assert told["content"].startswith("# Available Tools\n\n## f\nDoes it.\nParameters: {")
@@ -234,19 +236,23 @@ def test_the_ladder_of_type_errors(
 
 def test_arguments_are_an_object_and_on_demand_a_text() -> None:
     call = {**CALL, "function": {"name": "f", "arguments": '{"a": 1}'}}
-    after = prepared("rapid-mlx", [U("u"), A("", tool_calls=[call]), T("r")])
+    after = prepared("rapid-mlx:tools=native", [U("u"), A("", tool_calls=[call]), T("r")])
     assert after.request.messages[1].data["tool_calls"] == [CALL]
     _, used = render_prepared(after, Strict("text"))  # type: ignore[arg-type]
     assert used.request.messages[1].data["tool_calls"][0]["function"]["arguments"] == '{"a":1}'
     for text, value in (("[1]", [1]), ("oops", "oops"), ("", "")):
         call["function"] = {"name": "f", "arguments": text}
-        after = prepared("rapid-mlx", [A("", tool_calls=[call])])
+        after = prepared("rapid-mlx:tools=native", [A("", tool_calls=[call])])
         (turn,) = after.request.messages
         assert turn.data["tool_calls"][0]["function"]["arguments"] == {"value": value}
 
 
 class Harmony(Strict):
     text = "<|start|>assistant<|channel|>final<|message|>"
+
+
+class HarmonyEffort(Harmony):
+    text = f"{Harmony.text}{{{{ reasoning_effort }}}}"
 
 
 def test_harmony_gets_one_instruction() -> None:
@@ -261,7 +267,7 @@ def test_harmony_gets_one_instruction() -> None:
 
 @pytest.mark.parametrize("later", [S("b", name="x"), S([{"type": "image_url", "image_url": {"url": "x"}}])])
 def test_harmony_refuses_instructions_that_it_cannot_join(later: dict[str, Any]) -> None:
-    after = prepared("rapid-mlx", [U("u"), later], Harmony())
+    after = prepared("rapid-mlx:engine=vlm", [U("u"), later], Harmony())
     with pytest.raises(RenderError, match="Harmony"):
         render_prepared(after, Harmony())  # type: ignore[arg-type]
 
@@ -274,12 +280,50 @@ def test_harmony_refuses_instructions_that_it_cannot_join(later: dict[str, Any])
         ({"tools": (TOOL,)}, False),
         ({"tools": (TOOL,), "fields": {"reasoning_effort": "high"}}, True),
         ({"tools": (TOOL,), "kwargs": {"enable_thinking": True}}, True),
-        ({"fields": {"thinking": {"type": "disabled"}}}, False),
-        ({"tools": (TOOL,), "fields": {"thinking": {"type": "adaptive"}}}, True),
+        ({"fields": {"reasoning_effort": "none"}}, False),
+        ({"fields": {"enable_thinking": False}}, False),
     ],
 )
 def test_enable_thinking_is_always_set(fields: dict[str, Any], thinks: bool) -> None:
     assert prepared("rapid-mlx", [U("u")], **fields).request.kwargs == {"enable_thinking": thinks}
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinks"),
+    [
+        ({"thinking": {"type": "disabled"}}, False),
+        ({"thinking": {"type": "adaptive"}}, True),
+        ({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, True),
+    ],
+)
+def test_on_the_messages_route_an_effort_wins_over_thinking(fields: dict[str, Any], thinks: bool) -> None:
+    after = prepared("rapid-mlx:route=messages", [U("u")], fields=fields, tools=(TOOL,))
+    assert after.request.kwargs == {"enable_thinking": thinks}
+
+
+def test_with_a_reasoning_parser_plain_chat_does_not_think() -> None:
+    for fields, thinks in (({}, False), ({"reasoning_effort": "low"}, True)):
+        after = prepared("rapid-mlx:reasoning_parser=on", [U("u")], fields=fields)
+        assert after.request.kwargs == {"enable_thinking": thinks}
+
+
+def test_harmony_gets_the_lowest_effort_where_thinking_is_off() -> None:
+    after = prepared("rapid-mlx", [U("u")], HarmonyEffort(), tools=(TOOL,))
+    assert after.request.kwargs == {"enable_thinking": False, "reasoning_effort": "low"}
+    after = prepared("rapid-mlx", [U("u")], HarmonyEffort())
+    assert after.request.kwargs == {"enable_thinking": True}
+
+
+def test_an_effort_that_it_does_not_know_is_refused() -> None:
+    after = prepared("rapid-mlx", [U("u")], fields={"reasoning_effort": "max"})
+    assert after.error is not None
+
+
+def test_without_native_tools_calls_and_results_become_text() -> None:
+    messages = [U("u"), A("a", tool_calls=[CALL]), T("r")]
+    after = prepared("rapid-mlx", messages)
+    assert data(after) == [U("u"), A('a\n[Calling tool: f({"a": 1})]'), U("[Tool Result (c1)]: r")]
+    assert data(prepared("rapid-mlx:tools=native", messages)) == messages
 
 
 def test_arguments_of_the_renderer_are_no_kwargs() -> None:
@@ -296,7 +340,7 @@ def test_an_anthropic_request() -> None:
         U("v"),
     ]
     after = prepared(
-        "rapid-mlx",
+        "rapid-mlx:tools=native",
         messages,
         dialect="anthropic-messages",
         system=[part("x-anthropic-billing-header: v1"), part("You"), part("Be")],
@@ -319,7 +363,7 @@ def test_a_responses_request_is_hoisted_and_its_calls_stay_apart() -> None:
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "d"}]},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "why"}]},
     ]
-    after = prepared("rapid-mlx", items, dialect="openai-responses", system="I")
+    after = prepared("rapid-mlx:tools=native", items, dialect="openai-responses", system="I")
     turn = A("", tool_calls=[CALL])
     assert data(after) == [S("I\n\nd"), U("u"), turn, turn, T("r")]
     assert after.request.messages[0].origins == (TOP_LEVEL, 4)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from chat_messages import A, S, U, data, part, request_of
+from chat_messages import CALL, A, S, U, data, part, request_of
 from tplaudit.probes.conversation import TOP_LEVEL
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
@@ -65,11 +65,11 @@ def test_an_anthropic_request() -> None:
         system=[part("You"), part("x-anthropic-billing-header: v"), part("Be")],
         fields={"thinking": {"type": "adaptive"}},
     )
-    after = parse_policy("sglang").prepare(request, template(RAISES))
+    after = parse_policy("sglang:reasoning-parser=think").prepare(request, template(RAISES))
     assert data(after) == [
-        S("You\nx-anthropic-billing-header: v\nBe\nn \nm"),
+        S("You\nx-anthropic-billing-header: v\nBe\nn\nm"),
         U("a b"),
-        A("<think>\nhm\n</think> x"),
+        A("<think>hm\n</think> x"),
         {"role": "tool", "tool_call_id": "c", "content": "r s"},
         U("go"),
     ]
@@ -89,15 +89,79 @@ def test_an_anthropic_request() -> None:
 def test_thinking_becomes_the_templates_own_variable(
     source: str, kind: str, expected: dict[str, Any]
 ) -> None:
-    request = request_of([U("u")], fields={"thinking": {"type": kind}})
-    assert parse_policy("sglang").prepare(request, template(source)).request.kwargs == expected
+    request = request_of([U("u")], fields={"thinking": {"type": kind}}, dialect="anthropic-messages")
+    policy = parse_policy("sglang:reasoning-parser=think")
+    assert policy.prepare(request, template(source)).request.kwargs == expected
+    without = parse_policy("sglang").prepare(request, template(source))
+    assert without.request.kwargs == {}
+    assert bool(without.error) == (kind in ("enabled", "adaptive"))
 
 
-def test_responses_pass_on() -> None:
-    request = request_of(
-        [{"type": "message", "role": "user", "content": "u"}, {"role": "developer", "content": "d"}],
-        dialect="openai-responses",
-        system="I",
+ITEMS = [
+    {"type": "message", "role": "user", "content": "u"},
+    {"role": "developer", "content": "d"},
+    {"type": "reasoning", "summary": [], "content": [{"text": "r"}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "oops"},
+    {"type": "function_call_output", "call_id": "c1", "output": [{"text": "x"}, {"text": "y"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "system"),
+    [
+        (RAISES, [S("I\n\nDeveloper instructions:\nd"), U("u")]),
+        (IN_PLACE, [S("I"), U("u"), S("Developer instructions:\nd")]),
+    ],
+)
+def test_responses_ask_the_same_test(source: str, system: list[dict[str, Any]]) -> None:
+    request = request_of(ITEMS, dialect="openai-responses", system="I")
+    after = parse_policy("sglang").prepare(request, template(source))
+    turn = A("a", reasoning_content="r", tool_calls=[CALL])
+    assert data(after) == [*system, turn, {"role": "tool", "content": "xy", "tool_call_id": "c1"}]
+
+
+def test_contents_take_the_form_that_the_template_reads() -> None:
+    parts = [part("a"), part(""), part("b")]
+    for source, expected in ((IN_PLACE, "a  b"), ("{# image #}" + IN_PLACE, parts)):
+        after = parse_policy("sglang").prepare(request_of([U(parts)]), template(source))
+        assert data(after) == [U(expected)]
+
+
+def test_an_assistant_turn_that_is_last_becomes_the_users() -> None:
+    after = parse_policy("sglang").prepare(request_of([U("u"), A("a")]), template(IN_PLACE))
+    assert data(after) == [U("u"), U("a")]
+
+
+@pytest.mark.parametrize("arguments", ["", "oops", "[1]"])
+def test_arguments_that_are_no_object_are_refused(arguments: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    assert (
+        parse_policy("sglang")
+        .prepare(request_of([A("", tool_calls=[call]), U("u")]), template(IN_PLACE))
+        .error
     )
-    after = parse_policy("sglang").prepare(request, template(RAISES))
-    assert [message.role for message in after.request.messages] == ["system", "user", "system"]
+
+
+def test_an_effort_sets_two_variables_but_not_on_messages() -> None:
+    chat = request_of([U("u")], fields={"reasoning_effort": "xhigh"})
+    kwargs = parse_policy("sglang").prepare(chat, template(IN_PLACE)).request.kwargs
+    assert kwargs == {"reasoning_effort": "xhigh", "thinking": True, "enable_thinking": True}
+    fields = {"output_config": {"effort": "xhigh"}}
+    anthropic = request_of([U("u")], fields=fields, dialect="anthropic-messages", kwargs={"x": 1})
+    assert parse_policy("sglang").prepare(anthropic, template(IN_PLACE)).request.kwargs == {
+        "reasoning_effort": "max"
+    }
+
+
+def test_a_second_try_has_tools_without_their_wrapper() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    after = parse_policy("sglang").prepare(request_of([U("u")], tools=(tool,)), template(IN_PLACE))
+    (written,) = after.request.tools or ()
+    assert written == {
+        "type": "function",
+        "function": {"name": "f", "parameters": {}, "description": None},
+        "defer_loading": None,
+    }
+    (retry,) = after.retries
+    assert retry.request.tools == (written["function"],)

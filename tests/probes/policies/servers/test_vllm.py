@@ -3,19 +3,27 @@
 from typing import Any
 
 import pytest
-from chat_messages import A, S, U, data, part, request_of, vectors_of
+from chat_messages import CALL, A, S, T, U, data, part, prepared, request_of, vectors_of
 from tplaudit.probes.conversation import TOP_LEVEL, Request
 from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.templates.template import ChatTemplate
 
 BEHAVIOURS = {"vllm/messages merge": "raises", "vllm/messages inline": "in place"}
 BILLING = "x-anthropic-billing-header: cc_version=2.1; cch=abcde;"
 
 
+def template(text: str) -> ChatTemplate:
+    return ChatTemplate({"default": text}, source="test")
+
+
+@pytest.mark.parametrize("version", ["2026-06-18", "0.33.0"])
 @pytest.mark.parametrize("route", ["messages", "none"])
 @pytest.mark.parametrize("vector", vectors_of("vllm/"), ids=lambda vector: vector["id"])
-def test_vector(vector: dict[str, Any], route: str, fake_template: Any) -> None:
+def test_vector(vector: dict[str, Any], route: str, version: str, fake_template: Any) -> None:
     template = fake_template(BEHAVIOURS[vector["policy"]])
-    after = parse_policy(f"vllm:route={route}").prepare(request_of(vector["messages"]), template)
+    after = parse_policy(f"vllm:route={route},version={version}").prepare(
+        request_of(vector["messages"]), template
+    )
     assert data(after) == vector["expected"]
     assert len(template.calls) == 1
 
@@ -46,12 +54,100 @@ def test_versions(version: str, behaviour: str, asked: bool, roles: list[str], f
     assert any(action.kind == "probed" for action in after.actions) == asked
 
 
-def test_chat_completions_passes_on(fake_template: Any) -> None:
-    messages = [{"role": "developer", "content": "d"}, U("u"), S([part("n")])]
-    template = fake_template("raises")
-    after = parse_policy("vllm").prepare(request_of(messages), template)
-    assert data(after) == messages
-    assert not template.calls
+def test_a_developer_that_the_template_does_not_know_takes_all_system_turns_to_the_front() -> None:
+    messages = [S("base"), U("u"), {"role": "developer", "content": "d"}, S([part("n"), part("")])]
+    after = prepared("vllm", messages, template("{{ messages }}"))
+    assert data(after) == [S("base\n\nd\n\nn"), U("u")]
+    assert after.request.messages[0].origins == (0, 2, 3)
+    knows = prepared("vllm", messages, template("{{ messages }}{{ 'developer' }}"))
+    assert data(knows) == [*messages[:3], S("n")]
+
+
+def test_chat_completions_leaves_system_turns_where_they_stand(fake_template: Any) -> None:
+    messages = [U("u"), S("n")]
+    given = fake_template("raises")
+    assert data(prepared("vllm", messages, given)) == messages
+    assert not given.calls
+
+
+LISTS = "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"
+
+
+def test_contents_take_the_form_that_the_template_reads() -> None:
+    messages = [U([part("a"), part(""), part("b")]), A(None), T([part("r"), part("s")])]
+    assert data(prepared("vllm", messages, template("{{ messages }}"))) == [U("a\nb"), A(""), T("r\ns")]
+    lists = [U([part("a"), part(""), part("b")]), A([]), T("r\ns")]
+    assert data(prepared("vllm", messages, template(LISTS))) == lists
+    assert data(prepared("vllm", [U("x")], template(LISTS))) == [U([part("x")])]
+    assert data(prepared("vllm:content=string", [U("x")], template(LISTS))) == [U("x")]
+    assert data(prepared("vllm:content=openai", [U("x")], template("{{ x }}"))) == [U([part("x")])]
+
+
+def test_the_billing_line_is_cut_from_system_turns_of_chat() -> None:
+    messages = [S(f"{BILLING}\nrest"), S([part(BILLING), part("more")]), U(BILLING)]
+    after = prepared("vllm", messages, template("{{ messages }}"))
+    assert data(after) == [S("rest"), S("more"), U(BILLING)]
+
+
+def test_reasoning_has_both_names_and_older_versions_read_one() -> None:
+    messages = [A("x", reasoning_content="c"), A("y", reasoning="r", reasoning_content="c")]
+    after = data(prepared("vllm", messages, template("{{ messages }}")))
+    assert [turn["reasoning"] for turn in after] == ["c", "r"]
+    assert [turn["reasoning_content"] for turn in after] == ["c", "r"]
+    older = data(prepared("vllm:version=2026-06-18", messages, template("{{ messages }}")))
+    assert ["reasoning_content" in turn for turn in older] == [False, True]
+
+
+@pytest.mark.parametrize("arguments", ["", "oops", "[1]", '"x"', None])
+def test_arguments_that_are_no_object_become_an_empty_one(arguments: Any) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    (turn,) = data(prepared("vllm", [A("", tool_calls=[call])], template("{{ messages }}")))
+    assert turn["tool_calls"][0]["function"]["arguments"] == {}
+
+
+def test_an_empty_tool_list_is_refused_on_chat_and_kept_on_messages() -> None:
+    assert prepared("vllm", [U("u")], template("{{ x }}"), tools=()).error
+    after = prepared("vllm", [U("u")], template("{{ x }}"), tools=(), dialect="anthropic-messages")
+    assert after.error is None
+    assert after.request.tools == ()
+
+
+def test_tools_are_written_with_nulls_and_changed_by_system_turns() -> None:
+    tool = {"type": "function", "function": {"name": "f", "other": 1}}
+    (written,) = prepared("vllm", [U("u")], template("{{ x }}"), tools=(tool,)).request.tools or ()
+    assert written["function"] == {"name": "f", "description": None, "parameters": None}
+    change = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "g"}}}
+    gone = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}
+    messages = [U("u"), S([change]), S([gone])]
+    tools = ({"name": "f", "input_schema": {}},)
+    after = prepared("vllm", messages, template("{{ x }}"), tools=tools, dialect="anthropic-messages")
+    assert [each["function"]["name"] for each in after.request.tools or ()] == ["g"]
+
+
+@pytest.mark.parametrize(
+    ("source", "effort"),
+    [
+        ("{{ messages }}", "low"),
+        ("{{ enable_thinking }}", "none"),
+        ("{% if reasoning_effort == 'none' %}{{ raise_exception('no') }}{% endif %}", "low"),
+        ("{{ reasoning_effort }}", "none"),
+    ],
+)
+def test_disabled_thinking_is_the_effort_that_the_template_heeds(source: str, effort: str) -> None:
+    fields = {"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}
+    after = prepared("vllm", [U("u")], template(source), dialect="anthropic-messages", fields=fields)
+    assert after.request.kwargs == {"reasoning_effort": effort, "enable_thinking": effort != "none"}
+    given = prepared(
+        "vllm:disabled-thinking=max", [U("u")], template(source), dialect="anthropic-messages", fields=fields
+    )
+    assert given.request.kwargs["reasoning_effort"] == "max"
+
+
+def test_a_template_that_ends_the_start_of_the_server() -> None:
+    given = template("{{ tools | tojson(ensure_ascii=False) }}")
+    after = prepared("vllm:route=messages", [U("u")], given)
+    assert after.error is not None
+    assert "does not start" in after.error.message
 
 
 def test_arguments_are_parsed_except_for_the_bare_rules(fake_template: Any) -> None:
@@ -88,13 +184,13 @@ def test_an_anthropic_request(fake_template: Any) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
     middle = [
         U("a\nb"),
-        A("", reasoning_content="hm", tool_calls=[call]),
+        A("", reasoning_content="hm", reasoning="hm", tool_calls=[call]),
         {"role": "tool", "tool_call_id": "c", "content": "r"},
     ]
     kept = parse_policy("vllm").prepare(request, fake_template("in place"))
     assert data(kept) == [S("YouBe"), *middle, S("5 left!")]
     assert [message.index for message in kept.request.messages] == [TOP_LEVEL, 0, 1, 2, 3]
-    assert kept.request.kwargs == {"reasoning_effort": "low"}
+    assert kept.request.kwargs == {"reasoning_effort": "low", "enable_thinking": True}
     assert kept.request.tools == (
         {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}},
     )
@@ -104,34 +200,48 @@ def test_an_anthropic_request(fake_template: Any) -> None:
     assert [first.origin(offset) for offset in (0, 4, 5, 11)] == [TOP_LEVEL, TOP_LEVEL, 3, 3]
 
 
-def test_responses_are_folded(fake_template: Any) -> None:
-    request = request_of(
-        [
-            {"type": "message", "role": "developer", "content": "d"},
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]},
-            {"type": "message", "role": "system", "content": "n"},
-        ],
-        dialect="openai-responses",
-        system="I",
-        fields={"reasoning": {"effort": "high"}},
+def test_responses_leave_system_turns_but_for_a_developers(fake_template: Any) -> None:
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]},
+        {"type": "message", "role": "system", "content": "n"},
+    ]
+    settings: dict[str, Any] = {"dialect": "openai-responses", "system": "I"}
+    after = prepared(
+        "vllm", items, fake_template("raises"), fields={"reasoning": {"effort": "high"}}, **settings
     )
-    template = fake_template("raises")
-    after = parse_policy("vllm").prepare(request, template)
-    assert data(after) == [S("I\n\nd\n\nn"), U("u")]
-    assert after.request.kwargs == {"reasoning_effort": "high"}
-    assert not template.calls
+    assert data(after) == [S("I"), U("u"), S("n")]
+    assert after.request.kwargs == {"reasoning_effort": "high", "enable_thinking": True}
+    items.insert(0, {"type": "message", "role": "developer", "content": "d"})
+    assert data(prepared("vllm", items, fake_template("raises"), **settings)) == [S("I\n\nd\n\nn"), U("u")]
 
 
-def test_the_requests_own_kwargs_win(fake_template: Any) -> None:
-    request = request_of([U("u")], kwargs={"reasoning_effort": "low"}, fields={"reasoning_effort": "high"})
-    after = parse_policy("vllm").prepare(request, fake_template())
-    assert after.request.kwargs == {"reasoning_effort": "low"}
-    assert after.actions == ()
+def test_items_of_one_assistant_turn_are_joined() -> None:
+    text = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "a"}, {"text": "b"}],
+    }
+    items = [
+        {"type": "reasoning", "summary": [{"text": "s"}], "content": [{"text": "c"}]},
+        text,
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        text,
+    ]
+    after = prepared("vllm", items, template("{{ messages }}"), dialect="openai-responses")
+    first, second = data(after)
+    assert (first["content"], first["reasoning"], first["tool_calls"]) == ("a", "c", [CALL])
+    assert second == A("a")
 
 
-def test_a_conversation_without_a_later_system_is_not_probed(fake_template: Any) -> None:
-    template = fake_template("raises")
+def test_the_body_wins_over_its_kwargs(fake_template: Any) -> None:
+    kwargs = {"reasoning_effort": "low", "x": None, "add_generation_prompt": False}
+    after = prepared("vllm", [U("u")], fake_template(), kwargs=kwargs, fields={"reasoning_effort": "none"})
+    assert after.request.kwargs == {"reasoning_effort": "none", "enable_thinking": False}
+    assert prepared("vllm", [A("a")], fake_template(), partial=True).error
+
+
+def test_a_conversation_without_a_later_system_does_not_depend_on_the_test(fake_template: Any) -> None:
     messages = [S([part("a"), part("b")]), U("u")]
-    after = parse_policy("vllm:route=messages").prepare(request_of(messages), template)
+    after = prepared("vllm:route=messages", messages, fake_template("raises"))
     assert data(after)[0] == S("ab")
-    assert not template.calls
+    assert all(action.kind != "probed" for action in after.actions)

@@ -8,19 +8,22 @@ from tplaudit.probes.conversation import TOP_LEVEL, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import render_prepared
 
+PRINTED = "type='text', text='r', image_url=None, video=None, video_url=None, audio_url=None"
 BILLING = "x-anthropic-billing-header: cc_version=2.1; cch=abcde;"
 
 
 @pytest.mark.parametrize("vector", vectors_of("vllm-mlx/"), ids=lambda each: each["id"])
 def test_vector(vector: dict[str, Any]) -> None:
     route = {"vllm-mlx/anthropic": "none", "vllm-mlx/chat": "chat"}[vector["policy"]]
-    assert data(prepared(f"vllm-mlx:route={route}", vector["messages"])) == vector["expected"]
+    spec = f"vllm-mlx:route={route},engine=vlm"
+    assert data(prepared(spec, vector["messages"])) == vector["expected"]
 
 
 def test_vm6_after_a_tool_result() -> None:
     messages = [U("u1"), A("", tool_calls=[CALL]), T("r"), S("n")]
     for route in ("none", "messages"):
-        assert data(prepared(f"vllm-mlx:route={route}", messages)) == [S("n"), *messages[:3]]
+        spec = f"vllm-mlx:route={route},tools=native"
+        assert data(prepared(spec, messages)) == [S("n"), *messages[:3]]
 
 
 def test_the_whole_messages_route_joins_the_users_that_the_hoist_left_side_by_side() -> None:
@@ -38,7 +41,7 @@ def test_the_chat_route_leaves_later_system_turns_to_the_template() -> None:
 
 
 def test_a_joined_turn_says_what_it_loses() -> None:
-    after = prepared("vllm-mlx", [A("a"), A("b", reasoning_content="why")])
+    after = prepared("vllm-mlx:engine=vlm", [A("a"), A("b", reasoning_content="why")])
     assert data(after) == [A("a\n\nb")]
     (merged,) = [action for action in after.actions if action.kind == "merged"]
     assert "reasoning_content of message 1 is lost" in merged.why
@@ -69,9 +72,9 @@ def test_the_text_engine_makes_texts_and_drops_other_keys() -> None:
         A(None, tool_calls=[CALL], name="x"),
         T([part("r")]),
     ]
-    after = prepared("vllm-mlx:engine=text", messages)
-    assert data(after) == [U("a\nb\n\nc"), A("", tool_calls=[CALL]), T("r")]
-    assert data(prepared("vllm-mlx", messages))[0] == messages[0]
+    after = prepared("vllm-mlx:tools=native,engine=batched", messages)
+    assert data(after) == [U("a\nb\n\nc"), A("", tool_calls=[CALL]), T([PRINTED.replace(", ", " ")])]
+    assert data(prepared("vllm-mlx:engine=vlm", messages))[0] == messages[0]
     assert [(action.kind, action.messages) for action in after.actions][:2] == [
         ("converted", (0, 2, 3)),
         ("dropped", (2,)),
@@ -85,7 +88,10 @@ def test_an_anthropic_request() -> None:
         S([part("n")]),
     ]
     after = prepared(
-        "vllm-mlx", messages, dialect="anthropic-messages", system=[part(BILLING), part("You"), part("Be")]
+        "vllm-mlx:tools=native",
+        messages,
+        dialect="anthropic-messages",
+        system=[part(BILLING), part("You"), part("Be")],
     )
     assert data(after) == [S("You\nBe\n\nn"), U("go"), T("r\ns"), A("x", tool_calls=[CALL])]
     assert after.request.messages[0].origins == (TOP_LEVEL, 2)
@@ -109,7 +115,7 @@ def test_a_responses_request() -> None:
 )
 def test_arguments(arguments: str, parsed: Any) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    (turn,) = prepared("vllm-mlx", [A("", tool_calls=[call])]).request.messages
+    (turn,) = prepared("vllm-mlx:tools=native", [A("", tool_calls=[call])]).request.messages
     assert turn.data["tool_calls"][0]["function"]["arguments"] == parsed
 
 
@@ -117,7 +123,7 @@ def test_arguments(arguments: str, parsed: Any) -> None:
     ("fields", "thinks"),
     [
         ({}, True),
-        ({"fields": {"model": "Qwen3-Coder-30B"}}, False),
+        ({"fields": {"model": "Qwen3-Coder-30B", "stream": True}}, False),
         ({"fields": {"enable_thinking": False}}, False),
         ({"kwargs": {"enable_thinking": False}}, False),
     ],
@@ -146,3 +152,40 @@ def test_a_type_error_is_answered_without_tools_and_kwargs() -> None:
     assert render_prepared(after, NoExtras())[0] == "prompt"  # type: ignore[arg-type]
     with pytest.raises(RenderError, match="second"):
         render_prepared(after, NoExtras(hopeless=True))  # type: ignore[arg-type]
+
+
+def test_by_default_calls_and_results_become_text_which_joins_its_neighbours() -> None:
+    messages = [U("u"), A("a", tool_calls=[CALL]), T("r"), U("v"), T([part("r")])]
+    assert data(prepared("vllm-mlx", messages)) == [
+        U("u"),
+        A("a\n[Calling tool: f({})]"),
+        U(f"[Tool Result (c1)]: r\n\nv\n\n[Tool Result (c1)]: [ContentPart({PRINTED})]"),
+    ]
+
+
+def test_the_simple_engine_sets_no_thinking_where_it_neither_streams_nor_has_tools() -> None:
+    body = {"model": "m"}
+    tools = ({"type": "function", "function": {"name": "f"}},)
+    assert prepared("vllm-mlx", [U("u")], fields=body).request.kwargs == {}
+    for spec, given in (
+        ("vllm-mlx:engine=batched", {"fields": body}),
+        ("vllm-mlx", {"fields": {**body, "stream": True}}),
+        ("vllm-mlx", {"fields": body, "tools": tools}),
+        ("vllm-mlx", {}),
+    ):
+        assert prepared(spec, [U("u")], **given).request.kwargs == {"enable_thinking": True}
+
+
+def test_an_empty_block_leaves_no_line_and_no_tools_are_none() -> None:
+    blocks = [part("a"), part(""), part("b")]
+    after = prepared("vllm-mlx", [U(blocks)], dialect="anthropic-messages", tools=())
+    assert data(after) == [U("a\nb")]
+    assert after.request.tools is None
+    assert data(prepared("vllm-mlx", [U(blocks)])) == [U("a\n\nb")]
+
+
+def test_only_the_chat_route_hands_an_effort_on() -> None:
+    fields = {"reasoning_effort": "low", "reasoning": {"effort": "low"}}
+    for route, kwargs in (("chat", {"reasoning_effort": "low"}), ("responses", {}), ("messages", {})):
+        after = prepared(f"vllm-mlx:route={route}", [U("u")], fields=fields)
+        assert after.request.kwargs == {**kwargs, "enable_thinking": True}
