@@ -15,8 +15,8 @@ from .server import Server
 HOME = Path(os.environ.get("CONFORMANCE_HOME", Path(__file__).parents[2] / "build" / "conformance"))
 #: What servers' message functions import and cannot do without; the rest is stubbed.
 REQUIREMENTS = (
-    *("transformers", "jinja2", "pydantic", "fastapi", "openai", "numpy", "httpx"),
-    *("jsonschema", "msgspec", "orjson", "python-multipart"),
+    *("transformers", "jinja2", "pydantic", "fastapi", "openai", "numpy", "httpx", "python-multipart"),
+    *("jsonschema", "msgspec", "orjson"),
 )
 _PLATFORMS = (
     "manylinux_2_28_x86_64",

@@ -176,7 +176,7 @@ _OMLX = PolicyKind(
     partial(_made, strict=False),
     source=_SOURCE,
     date="2026-10",
-    evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "read"},
+    evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "run"},
     cache="paged:256",
     drift="A system turn that a user turn comes to follow becomes a note in that turn, and one refused "
     "note moves all earlier notes into the first block.",
@@ -209,7 +209,7 @@ KINDS = (
         name="omlx-strict",
         summary="oMLX with preserve_mid_system_cache off: in place where the template can, else the hoist",
         make=partial(_made, strict=True),
-        evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "read"},
+        evidence={"system turns": "run", "the relocation hook": "read", "conversions of the routes": "run"},
         drift="Every system turn that the template cannot leave in place makes the first block longer, so "
         "that everything after it is another prompt.",
         options=_STRICT_OPTIONS,

@@ -95,7 +95,8 @@ class Sglang:
 
     def _place(self, messages: Messages, template: ChatTemplate, first_is_top: bool) -> Rewrite:
         why = "moved behind the top-level system text"
-        others = [message for message in messages[1:] if is_system(message)]
+        later = messages[1:] if first_is_top else messages
+        others = [message for message in later if is_system(message) and message.index != TOP_LEVEL]
 
         def texts_of(message: Message, leads: bool) -> list[Text]:
             return _texts_of(message, message.index == TOP_LEVEL or (leads and first_is_top))

@@ -242,14 +242,14 @@ def _tried(
     before = trials.stored(turn.turn, trials.store)
     this, earlier = before[-1], before[:-1]
     rest = stored[len(earlier) :]
-    ids, _, _ = this.read()
+    ids, _, boundaries = this.read()
     fits = _Fits(policy, actual, len(ids))
     wanted = {each.turn: each for each in told}
 
     other: Store = "prompt" if trials.store == "prompt+output" else "prompt+output"
-    if fits(_filled(trials.new_cache(True), trials.stored(turn.turn, other)[:-1]).probe(ids)):
+    if fits(_filled(trials.new_cache(True), trials.stored(turn.turn, other)[:-1]).probe(ids, boundaries)):
         yield "store", f"with --store {other} the cache gives {actual.reused:,} here"
-    empty = fits(trials.new_cache(True).probe(ids))
+    empty = fits(trials.new_cache(True).probe(ids, boundaries))
     if empty:
         restarted = _agreeing(policy, trials.new_cache(True), rest, wanted)
         going_on = sum(_agrees(policy, each) for each in told if each.turn in {one.turn for one in rest})
@@ -259,17 +259,17 @@ def _tried(
                 f"as after a restart: with a cache that is empty before it, {restarted} of the "
                 f"{sum(one.turn in wanted for one in rest)} turns from here on agree, instead of {going_on}",
             )
-    if fits(_filled(trials.new_cache(False), earlier).probe(ids)):
+    if fits(_filled(trials.new_cache(False), earlier).probe(ids, boundaries)):
         yield "larger-cache", f"a cache without a limit gives {actual.reused:,} here"
     without = [each for each in earlier if each.turn != this.predecessor]
-    if len(without) < len(earlier) and fits(_filled(trials.new_cache(True), without).probe(ids)):
+    if len(without) < len(earlier) and fits(_filled(trials.new_cache(True), without).probe(ids, boundaries)):
         yield (
             "evicted",
             f"without what turn {this.predecessor} stored the cache gives {actual.reused:,} here: it was "
             "evicted, or in another slot",
         )
     others = [each for each in earlier if each.conversation != this.conversation]
-    if len(others) < len(earlier) and fits(_filled(trials.new_cache(True), others).probe(ids)):
+    if len(others) < len(earlier) and fits(_filled(trials.new_cache(True), others).probe(ids, boundaries)):
         yield (
             "other-slot",
             f"without this conversation's sequences the cache gives {actual.reused:,} here: they were "
@@ -277,7 +277,7 @@ def _tried(
         )
     if empty:
         yield "restart", "an empty cache gives it, as after a restart or where nothing could be looked up"
-    if fits(_filled(trials.new_cache(True), [*stored, *earlier]).probe(ids)):
+    if fits(_filled(trials.new_cache(True), [*stored, *earlier]).probe(ids, boundaries)):
         yield "warm", f"a cache that has seen the session before gives {actual.reused:,} here"
 
 
@@ -297,7 +297,7 @@ def _filled(cache: PrefixCache, turns: Sequence[ArrivedTurn]) -> PrefixCache:
     """Look up and store some turns one after another; return the cache."""
     for each in turns:
         ids, sequence, boundaries = each.read()
-        cache.store(sequence, match=cache.match(ids), marks=boundaries)
+        cache.store(sequence, match=cache.match(ids, boundaries), marks=boundaries)
     return cache
 
 
@@ -308,7 +308,7 @@ def _agreeing(
     count = 0
     for each in turns:
         ids, sequence, boundaries = each.read()
-        match = cache.match(ids)
+        match = cache.match(ids, boundaries)
         actual = told[each.turn].actual if each.turn in told else None
         count += actual is not None and agrees(policy, len(ids), match.reused, actual)
         cache.store(sequence, match=match, marks=boundaries)

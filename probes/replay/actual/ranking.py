@@ -1,9 +1,9 @@
 """Which server, with which options, explains what was actually reused: every candidate counts the session.
 
 The search is greedy, since all combinations would take hours: first every server as it starts by default,
-with replies stored and without; then one option, or another block size, of each of the best; then others on
-top of what is best then. Where nothing fits, the options of all servers are tried before that is said. Only
-prompts, caches and what they give back are counted: no cause, no cost.
+with replies stored and without; then each with one option, or another block size, behind the better store;
+then others on top of what is best then. Only prompts, caches and what they give back are counted: no cause,
+no cost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Part of the turns on which a server has to agree to fit, of all and of those that reused something. Servers
 #: that were run beside their policy agree on at least 97 %; a rule that no policy has shows on more turns.
 NEEDED = 0.95
-#: Servers whose options are tried first, and how often another option is tried on top of the best.
+#: Servers on top of whose best option others are tried where nothing fits, and how often.
 _SERVERS, _MORE = 4, 2
 #: Turns that are tried; a longer session's later ones would tell little more.
 _TURNS = 200
@@ -143,11 +143,8 @@ def ranked(
     run(Candidate(name, each, block_size) for name in servers for each in stores)
     if not tried:
         raise UsageError("no server's cache takes this model", where="--policy", fix="give another --model")
-    for count in (_SERVERS, len(servers)):
-        best = _best_servers(tried, count)
-        run(each for one in best for each in _changed(one, session, block_size))
-        if _any_fits(tried):
-            break
+    best = _best_servers(tried, len(servers))
+    run(each for one in best for each in _changed(one, session, block_size))
     for _ in range(_MORE):
         fits = _any_fits(tried)
         best = _best_servers(tried, 1 if fits else _SERVERS)
@@ -258,7 +255,7 @@ def _counted(
                 sequence = np.concatenate([prompt.ids, output]) if len(output) else prompt.ids
                 for each in mine:
                     if each.store == store:
-                        match = caches[each].match(prompt.ids)
+                        match = caches[each].match(prompt.ids, boundaries)
                         caches[each].store(sequence, match=match, marks=boundaries)
                         turns[each].append(_turn(turn, request, len(prompt.ids), match.reused))
     return turns

@@ -112,14 +112,18 @@ def _macro_contents(
     found: Sequence[nodes.Node], messages: Sequence[str]
 ) -> tuple[Mapping[int, set[str]], set[int]]:
     """Return, for each loop within a macro, the parameters that get contents; and all such loops, by id."""
-    calls = [node for node in found if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name)]
+    calls = [
+        (node.node.name, node)
+        for node in found
+        if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name)
+    ]
     parameters: dict[int, set[str]] = {}
     within: set[int] = set()
     for macro in (node for node in found if isinstance(node, nodes.Macro)):
         names = [argument.name for argument in macro.args]
         contents: set[str] = set()
-        for call in calls:
-            if isinstance(call.node, nodes.Name) and call.node.name == macro.name:
+        for called, call in calls:
+            if called == macro.name:
                 given = [*zip(names, call.args, strict=False)]
                 given += [(each.key, each.value) for each in call.kwargs if each.key in names]
                 contents |= {

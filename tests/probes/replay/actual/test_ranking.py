@@ -27,7 +27,9 @@ def session(requests: list[Request], log: ServerLog | None = None) -> RankedSess
         ("vllm", "prompt+output", 64),
         ("rapid-mlx", "prompt+output", None),
         ("mlx-lm", "prompt", None),
-        ("mtplx:version=2.12", "prompt+output", None),
+        ("mtplx:version=2.11", "prompt+output", None),
+        ("vllm-mlx:engine=batched", "prompt+output", None),
+        ("llama-cpp:slots=1", "prompt+output", None),
     ],
 )
 def test_the_server_is_first_or_tied_for_it(policy: str, store: str, blocks: int | None) -> None:
