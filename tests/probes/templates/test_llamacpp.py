@@ -17,7 +17,7 @@ from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import InputError, RenderError, RenderLimit
 from tplaudit.probes.policies.base import Prepared
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.policies.servers.llama_cpp import capabilities
+from tplaudit.probes.policies.servers.llama_cpp_template import capabilities
 from tplaudit.probes.templates import llamacpp as llamacpp_engine
 from tplaudit.probes.templates.llamacpp import Excerpt, LlamaCppEngine, first_difference
 from tplaudit.probes.templates.rendering import Limits
@@ -243,7 +243,7 @@ def test_the_case_folders_are_the_same_through_both(engine: LlamaCppEngine, path
 def test_the_policy_sees_the_capabilities_that_the_engine_sees(engine: LlamaCppEngine, path: Path) -> None:
     path = path.parent / "template.jinja" if path.name == "case.json" else path
     given = template(path.read_text(encoding="utf-8"), bos_token="<bos>", eos_token="<eos>")
-    mine, theirs = capabilities(given), engine.capabilities(given)
+    mine, theirs = capabilities(given, "b10775"), engine.capabilities(given)
     assert mine.system_role == theirs["supports_system_role"]
     assert mine.text_content == theirs["supports_string_content"]
     assert mine.typed_content == theirs["supports_typed_content"]

@@ -11,8 +11,6 @@ from tplaudit.probes.conversation import TOP_LEVEL, Message, Request
 from tplaudit.probes.errors import RenderError
 from tplaudit.probes.policies.base import Prepared, render_prepared
 from tplaudit.probes.policies.registry import parse_policy
-from tplaudit.probes.policies.servers.llama_cpp_routes import steady_billing_header
-from tplaudit.probes.policies.servers.llama_cpp_template import Capabilities, capabilities
 from tplaudit.probes.templates.template import ChatTemplate
 
 LOOP = "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
@@ -142,22 +140,6 @@ def test_templates_get_nothing_of_what_transformers_adds() -> None:
     assert render_prepared(after, template(source))[0] == "<user>u<assistant>a<user>v"
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        (PLAIN, Capabilities(True, True, False, True)),
-        (NO_SYSTEM, Capabilities(False, True, False, True)),
-        (TYPED, Capabilities(True, False, True, False)),
-        (TYPED_NO_SYSTEM, Capabilities(False, False, True, False)),
-        (EITHER, Capabilities(True, True, True, False)),
-        ("{{ messages | length }}", Capabilities(False, False, False, False)),
-        ("{{ raise_exception('x') }}", Capabilities(False, False, False, False)),
-    ],
-)
-def test_capabilities(source: str, expected: Capabilities) -> None:
-    assert capabilities(template(source)) == expected
-
-
 IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
 
 
@@ -217,19 +199,6 @@ def test_an_anthropic_request() -> None:
         S("n"),
     ]
     assert [message.index for message in after.request.messages] == [TOP_LEVEL, 0, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("x-anthropic-billing-header: cch=12345;", "x-anthropic-billing-header: cch=fffff;"),
-        ("x-anthropic-billing-header: cch=123456;", "x-anthropic-billing-header: cch=123456;"),
-        ("x-anthropic-billing-header: v", "x-anthropic-billing-header: v"),
-        ("You. x-anthropic-billing-header: cch=12345;", "You. x-anthropic-billing-header: cch=12345;"),
-    ],
-)
-def test_the_billing_header(given: str, expected: str) -> None:
-    assert steady_billing_header(given) == expected
 
 
 def test_a_responses_request() -> None:
@@ -324,18 +293,6 @@ def test_what_the_server_refuses(messages: list[dict[str, Any]], why: str) -> No
     after = prepared(messages)
     assert after.error is not None
     assert why in after.error.message
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        [U("u"), {"type": "reasoning", "summary": []}],
-        [U("u"), A("a")],
-        [U([part("a")])],
-    ],
-)
-def test_responses_items_that_the_server_refuses(items: list[dict[str, Any]]) -> None:
-    assert prepared(items, dialect="openai-responses").error is not None
 
 
 def test_what_an_assistant_says_in_several_items_is_one_turn() -> None:
