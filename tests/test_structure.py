@@ -233,6 +233,13 @@ ELSEWHERE: dict[str, str] = {
         "probes/policies/rewrite/part_texts probes/policies/rewrite/preparation "
         "probes/policies/servers/rapid_retries"
     ),
+    "Parts of one server's rules: the test of that server, and tests/conformance, which runs its own code.": (
+        "probes/policies/rewrite/own_template probes/policies/servers/llama_cpp_routes "
+        "probes/policies/servers/llama_cpp_template probes/policies/servers/mtplx_contract "
+        "probes/policies/servers/sglang_chat probes/policies/servers/sglang_responses "
+        "probes/policies/servers/vllm_renderer probes/policies/servers/vllm_responses "
+        "probes/templates/worker/content_loops"
+    ),
     "Parts of a replay or of the gate, of which no report is without: tests of replays, renders and gates.": (
         "probes/attribution/render_report probes/caches/prefix_lookup probes/gate/observe/prompts "
         "probes/gate/prediction probes/tokenization/files probes/replay/changed_session "

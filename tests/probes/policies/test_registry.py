@@ -114,6 +114,7 @@ SAMPLES = {
     "tests/probes/engine/test_server_caches.py": "one cache of each kind that is evicted",
     "tests/probes/placements/test_server_detection.py": "what is expected of a template",
     "tests/probes/policies/test_properties_routes.py": "those whose second pass changes nothing",
+    "tests/probes/policies/rewrite/test_matching.py": "one policy of each way to move a system turn",
     "tests/probes/replay/test_conversations.py": "one server of each way to keep several conversations",
     "tests/probes/replay/test_lone_caches.py": "one cache of each kind that may drop something",
     "tests/probes/replay/test_replay.py": "caches of each kind, which take minutes with all models",
