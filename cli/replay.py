@@ -41,6 +41,16 @@ class Stored(StrEnum):
 class ReplayOptions(options.TranscriptOptions):
     """What `tplaudit replay` is given."""
 
+    server_log: Annotated[
+        Path | None,
+        options.option(
+            SERVER,
+            "The server's log, where its lines say how much was reused; it is compared with what is counted.",
+            "--server-log",
+            metavar="FILE",
+            callback=options.named,
+        ),
+    ] = None
     block_size: Annotated[
         int | None,
         options.option(
@@ -112,16 +122,6 @@ class ReplayOptions(options.TranscriptOptions):
             "--try-remedies",
             min=0,
             metavar="N",
-        ),
-    ] = None
-    server_log: Annotated[
-        Path | None,
-        options.option(
-            SERVER,
-            "The server's log, where its lines say how much was reused; it is compared with what is counted.",
-            "--server-log",
-            metavar="FILE",
-            callback=options.named,
         ),
     ] = None
 

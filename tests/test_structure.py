@@ -234,8 +234,6 @@ ELSEWHERE: dict[str, str] = {
         "probes/policies/servers/rapid_retries"
     ),
     "Parts of one server's rules: the test of that server, and tests/conformance, which runs its own code.": (
-        "probes/policies/rewrite/own_template probes/policies/servers/llama_cpp_routes "
-        "probes/policies/servers/llama_cpp_template probes/policies/servers/mtplx_contract "
         "probes/policies/servers/sglang_chat probes/policies/servers/sglang_responses "
         "probes/policies/servers/vllm_renderer probes/policies/servers/vllm_responses "
         "probes/templates/worker/content_loops"

@@ -78,7 +78,7 @@ def test_options_stand_in_panels() -> None:
     options = {name: set(re.findall(r"^ {3}(--[\w-]+)", text, re.MULTILINE)) for name, text in _pairs(panels)}
     assert list(options) == ["Examples", "Input", "Server", "Cache", "Prefill", "Output"]
     assert {"--model", "--template", "--kwargs"} <= options["Input"]
-    assert options["Server"] == {"--policy"}
+    assert options["Server"] == {"--policy", "--policy-code", "--server-log"}
     assert {"--block-size", "--store", "--cache-bytes"} <= options["Cache"]
     assert {"--json", "--output", "--help"} <= options["Output"]
 

@@ -49,7 +49,7 @@ def test_one_policy_is_explained_with_a_worked_example(name: str) -> None:
     assert "```text\n" in text
     assert "## An example" in text
     for name_of_option, option in kind.options.items():
-        assert f"{name_of_option}={'|'.join(option.values)};" in text.replace("\n", "").replace(" ", "")
+        assert f"{name_of_option}={option.choices};" in text.replace("\n", "").replace(" ", "")
     for part, evidence in kind.evidence.items():
         assert f"{part}: {evidence}, " in " ".join(text.split())
     drift = f"{kind.drift[0].upper()}{kind.drift[1:].rstrip('.')}."
