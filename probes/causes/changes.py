@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from ..conversation import Message
+from .reasoning import is_reasoning_item
 
 Messages = tuple[Message, ...]
 
@@ -95,6 +96,18 @@ def restored(before: Messages, after: Messages) -> list[Message]:
                 replaced = 0
             appended = list(after[new.start + replaced : new.stop])
     return [*before, *appended]
+
+
+def drops_reasoning(before: Messages, change: MessageChange) -> bool:
+    """Tell whether a change is that items of reasoning are no longer sent, and nothing else."""
+    return change.kind == "delete" and all(is_reasoning_item(before[position]) for position in change.old)
+
+
+def with_dropped(before: Messages, after: Messages, dropped: list[MessageChange]) -> list[Message]:
+    """Return the later request's messages with what was deleted put back at its places."""
+    at = {change.new.start: before[change.old.start : change.old.stop] for change in dropped}
+    places = range(len(after) + 1)
+    return [each for place in places for each in (*at.get(place, ()), *after[place : place + 1])]
 
 
 def moved(before: Messages, after: Messages, found: list[MessageChange]) -> tuple[int, int] | None:

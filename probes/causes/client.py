@@ -21,7 +21,16 @@ from .base import (
     with_messages,
     without,
 )
-from .changes import MessageChange, as_written, changes, flat_text, moved, restored
+from .changes import (
+    MessageChange,
+    as_written,
+    changes,
+    drops_reasoning,
+    flat_text,
+    moved,
+    restored,
+    with_dropped,
+)
 from .reasoning import reasoning_of, without_reasoning
 from .requests import with_call_ids_of, without_setting
 from .settings import ALL_TOOLS, ALL_TOOLS_LINE, CLIENT_SETTINGS, kwarg_line
@@ -178,6 +187,19 @@ def messages_changed(pair: PromptPair) -> Iterator[Cause]:
 def _undone(pair: PromptPair, change: MessageChange, found: list[MessageChange]) -> Iterator[Cause]:
     """Undo one change, with those of the same kind where they belong together."""
     before, after = pair.earlier.client.messages, _with_ids(pair)
+    if drops_reasoning(before, change):
+        alike = [each for each in found if drops_reasoning(before, each)]
+        items = [before[position] for each in alike for position in each.old]
+        length = sum(len(reasoning_of(item)) for item in items)
+        said = f"the client no longer sends the reasoning of {_listed([item.index for item in items])}: "
+        trial = pair.trial(later=renumbered(pair.later.client, with_dropped(before, after, alike)))
+        label = Label(
+            "client-reasoning-dropped",
+            f"{said}{length:,} characters are missing",
+            "send items of reasoning back",
+        )
+        yield from _labelled(pair, trial, label)
+        return
     if not change.single:
         yield from _rewritten(pair, pair.trial(later=_put_back(pair, change)), _said(pair, change))
         return

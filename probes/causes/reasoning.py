@@ -1,4 +1,7 @@
-"""The reasoning of a message in whatever form a client sends it: a key, a think block, a thinking part."""
+"""The reasoning of a message in whatever form a client sends it.
+
+It is a key, a think block, a thinking part, or an item of its own among those of OpenAI's responses.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,28 @@ def reasoning_of(message: Message) -> str:
         value = message.data.get(key)
         if isinstance(value, str) and value:
             return value
+    if is_reasoning_item(message):
+        return _item_reasoning(message)
     content = message.data.get("content")
     if isinstance(content, str) and CLOSES in content:
         return content.split(CLOSES, 1)[0].removeprefix(OPENS).strip()
     if isinstance(content, list):
         return "\n".join(_part_reasoning(part) for part in content if _is_reasoning(part))
+    return ""
+
+
+def is_reasoning_item(message: Message) -> bool:
+    """Tell whether a message is an item of reasoning, of a request in the form of OpenAI's responses."""
+    return message.data.get("type") == "reasoning" and "role" not in message.data
+
+
+def _item_reasoning(item: Message) -> str:
+    """Return the text of an item of reasoning: of its content, else of its summary, as servers read it."""
+    for key in ("content", "summary"):
+        parts = item.data.get(key)
+        texts = [_part_reasoning(part) for part in parts if isinstance(part, dict)] if parts else []
+        if any(texts):
+            return "\n".join(texts)
     return ""
 
 
@@ -53,7 +73,13 @@ def reasoning_lost(earlier: Request, later: Request) -> bool:
 
 
 def without_reasoning(message: Message) -> Message | None:
-    """Return a message without its reasoning; None where it has none, nor an empty think block."""
+    """Return a message without its reasoning; None where it has none, nor an empty think block.
+
+    An item of reasoning stays, without a text.
+    """
+    if is_reasoning_item(message):
+        bare = {**message.data, "summary": [], "content": []}
+        return Message(bare, message.index) if reasoning_of(message) else None
     data: dict[str, Any] = {key: value for key, value in message.data.items() if key not in REASONING_KEYS}
     content = data.get("content")
     if isinstance(content, str) and CLOSES in content:

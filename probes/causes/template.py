@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from ..attribution.ownership import Owner
 from ..conversation import SYSTEM_ROLES, TOP_LEVEL, Message, Request
 from ..errors import RenderError
 from ..templates.source import TemplateSource
@@ -23,7 +24,7 @@ from .base import (
     without,
 )
 from .changes import flat_text
-from .reasoning import without_reasoning
+from .reasoning import is_reasoning_item, without_reasoning
 from .settings import kwarg_line
 
 #: Kwargs that known templates keep history reasoning with, and the value that does it.
@@ -69,7 +70,8 @@ def clock(pair: PromptPair) -> Iterator[Cause]:
 
 def thinking_stripped(pair: PromptPair) -> Iterator[Cause]:
     """The template writes less, or more, of an earlier turn's reasoning or think block than before."""
-    index = next((each.index for each in (pair.earlier_owner, pair.owner) if each.role == "assistant"), None)
+    owners = (pair.earlier_owner, pair.owner)
+    index = next((each.index for each in owners if each.role == "assistant" or _reasons(pair, each)), None)
     if index is None:
         return
     said = f"the template no longer writes the reasoning of message {index} as it did before"
@@ -85,6 +87,12 @@ def thinking_stripped(pair: PromptPair) -> Iterator[Cause]:
         # The last one leaves the earlier prompt as it was: it tells what keeping the reasoning is worth.
         offer = CandidateRemedy("template", KEEPS, proved[-1], adds=pair.left_out(proved[-1]))
         yield Cause("thinking-stripped", True, said, proved[-1], (offer,))
+
+
+def _reasons(pair: PromptPair, owner: Owner) -> bool:
+    """Tell whether the owner of a text is an item of reasoning, which has no role."""
+    message = None if owner.index is None else pair.earlier.client.message(owner.index)
+    return message is not None and is_reasoning_item(message)
 
 
 def moved_system(pair: PromptPair) -> Iterator[Cause]:

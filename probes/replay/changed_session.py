@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..causes.base import renumbered, with_messages
-from ..causes.changes import as_written, changes, restored
+from ..causes.changes import as_written, changes, drops_reasoning, restored, with_dropped
 from ..causes.client import label_of
 from ..causes.reasoning import reasoning_of
 from ..causes.requests import with_call_ids_of, without_setting
@@ -89,6 +89,9 @@ def _undone(cause: str, request: Request, before: Request | None, place: Continu
         return with_call_ids_of(before, request)[0]
     if cause == "client-reasoning-dropped":
         request = _with_reasoning(request, before)
+        found = changes(before.messages, request.messages)
+        if dropped := [each for each in found if drops_reasoning(before.messages, each)]:
+            request = renumbered(request, with_dropped(before.messages, request.messages, dropped))
     request = _system_undone(cause, request, before)
     if cause == "history-rewritten":
         return renumbered(request, restored(before.messages, request.messages))

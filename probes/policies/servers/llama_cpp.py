@@ -98,6 +98,7 @@ class LlamaCpp:
         continues = self._continues(start, request)
         if (why := _refusal(start.request.messages, request, continues)) is not None:
             start = start.refused(400, why)
+        continues = continues and start.error is None
         last = start.request.messages[-1:] if continues else ()
         first = start.request.messages[: len(start.request.messages) - len(last)]
         start = replace(start, request=start.request.replace(messages=first), profile="lenient")

@@ -12,11 +12,10 @@ A text model is what is followed: with a vision model the server keeps lists tha
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...conversation import Message, Request
-from ...errors import RenderError
 from ...templates.template import ChatTemplate
 from ..api.anthropic_route import AnthropicRules
 from ..api.responses_route import ResponsesRules
@@ -55,7 +54,7 @@ class MlxLm:
         try:
             done = done.then(flatten).then(_parse)
         except ValueError as refused:
-            done = replace(done, error=RenderError("ValueError", f"HTTP 404: {refused}"))
+            done = done.refused(404, str(refused))
         return done if self.bare else never_continued(done)
 
 

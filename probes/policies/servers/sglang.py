@@ -27,7 +27,7 @@ from ..rewrite.reasoning import template_text
 from ..rewrite.system_turns import is_system, keep
 from ..rewrite.texts import Text, part_text
 from .inline_detection import Detector, sglang_test
-from .sglang_chat import chat_tools, refused, settings, to_template
+from .sglang_chat import chat_tools, settings, to_template
 from .sglang_responses import convert_responses, joined_in_front
 
 MOVES_ALL, TESTS, NEWEST = "2026-06-01", "2026-06-22", "0.5.23"
@@ -135,8 +135,8 @@ class Sglang:
             if self.parser:
                 kwargs[_toggle(template)] = on
             elif on:
-                done = refused(
-                    done, "thinking needs a reasoning parser (--reasoning-parser), and there is none"
+                done = done.refused(
+                    400, "thinking needs a reasoning parser (--reasoning-parser), and there is none"
                 )
         return with_kwargs(replace(done, request=own), kwargs)
 

@@ -53,7 +53,7 @@ def to_template(start: Prepared, template: ChatTemplate) -> Prepared:
     lists = takes_lists(template)
     done = start.then(_known_keys).then(_parsed_arguments)
     if done.request.messages and (why := _bad_arguments(done.request.messages)):
-        return refused(done, why)
+        return done.refused(400, why)
     done = done.then(lambda messages: _in_form(messages, lists)).then(_answer_as_question)
     tools = done.request.tools
     if not tools:
@@ -61,11 +61,6 @@ def to_template(start: Prepared, template: ChatTemplate) -> Prepared:
     flat = done.request.replace(tools=tuple(tool["function"] for tool in tools))
     why = "the server tries again with tools without their wrapper"
     return replace(done, retries=(Retry(flat, Action("retried", (), why), final=True),))
-
-
-def refused(start: Prepared, why: str) -> Prepared:
-    """Return a prepared request that the server answers with HTTP 400."""
-    return replace(start, error=RenderError("ValueError", f"HTTP 400: {why}"))
 
 
 def chat_tools(tools: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:

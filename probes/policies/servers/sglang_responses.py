@@ -12,7 +12,6 @@ from ..rewrite.part_texts import merge_into_first, part_texts
 from ..rewrite.role_merge import joined_turns
 from ..rewrite.system_turns import has_role, join_neighbours
 from ..rewrite.texts import Text, part_text
-from .sglang_chat import refused
 
 LABEL = "Developer instructions:"
 _LEFT_OUT = ("id", "status", "type")
@@ -41,7 +40,7 @@ def convert_responses(request: Request) -> Prepared:
     tools = _tools(request.tools)
     converted = request.replace(messages=tuple(messages), tools=tools, system=None, dialect="openai-chat")
     done = Prepared(converted, tuple(actions)).then(_joined_assistants)
-    return refused(done, f"unsupported input item of type {unknown}") if unknown else done
+    return done.refused(400, f"unsupported input item of type {unknown}") if unknown else done
 
 
 def joined_in_front(messages: Messages) -> Rewrite:

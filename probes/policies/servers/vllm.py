@@ -32,7 +32,6 @@ from .vllm_renderer import (
     BILLING_HEADER,
     chat_tools,
     function_tool,
-    refused,
     takes_lists,
     through_renderer,
     with_settings,
@@ -88,15 +87,15 @@ class Vllm:
         if route == "none" or start.error:
             return start
         if route == "chat" and request.dialect == "openai-chat" and request.tools == ():
-            start = refused(start, "tools must not be an empty array")
+            start = start.refused(400, "tools must not be an empty array")
         lists = takes_lists(template, start.request, self.form)
         done = through_renderer(start, template, lists)
         if request.dialect == "openai-responses":
             return with_settings(done, effort=body_effort(request), partial=continues(request))
         generation = request.fields.get("add_generation_prompt") is not False
         if request.partial and generation:
-            done = refused(
-                done, "a message cannot be continued after a generation prompt, which is the default"
+            done = done.refused(
+                400, "a message cannot be continued after a generation prompt, which is the default"
             )
         effort = self._effort(request, template, lists)
         return with_settings(done, effort=effort, add_generation_prompt=generation, partial=request.partial)

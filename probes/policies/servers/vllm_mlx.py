@@ -199,6 +199,8 @@ def _printed_each(parts: list[Any]) -> list[str]:
 
 
 def _fields(part: Any, between: str) -> str:
+    if not isinstance(part, Mapping):
+        return str(part)  # of a body that the server does not take
     return between.join(f"{name}={part.get(name)!r}" for name in PART_FIELDS)
 
 

@@ -95,11 +95,6 @@ def with_settings(
     return replace(start, request=request, actions=actions)
 
 
-def refused(start: Prepared, why: str) -> Prepared:
-    """Return a prepared request that the server answers with HTTP 400."""
-    return replace(start, error=RenderError("ValueError", f"HTTP 400: {why}"))
-
-
 def function_tool(function: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
     """Return a tool as the server writes it: description and parameters are null where not given."""
     written = {

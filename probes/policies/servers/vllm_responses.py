@@ -10,7 +10,7 @@ from typing import Any
 
 from ...conversation import TOP_LEVEL, Message, Request
 from ..base import Action, Prepared
-from .vllm_renderer import function_tool, refused
+from .vllm_renderer import function_tool
 
 _ASSISTANT = "items of one assistant turn are joined"
 #: What an item says of itself when its text or reasoning was cut short and is to be continued.
@@ -45,7 +45,9 @@ def convert_responses(request: Request) -> Prepared:
     )
     prepared = Prepared(converted, actions)
     if unknown is not None:
-        return refused(prepared, f"unsupported input item of type {unknown.data.get('type')}")
+        encrypted = unknown.data.get("type") == "reasoning"
+        why = f"unsupported input item of type {unknown.data.get('type')}"
+        return prepared.refused(400, "encrypted reasoning is not supported" if encrypted else why)
     return prepared
 
 

@@ -23,13 +23,15 @@ def rows(text: str) -> dict[str, str]:
 
 def test_who_hoists_and_who_fails_before_a_strict_template() -> None:
     table = rows(drawn(report(CLAUDE, "strict", *names(), turn=12)))
-    assert set(table) == {"↥ hoisted", "✗ fails"}
-    for hoists in ("omlx", "omlx-strict", "hoist", "flyto-mlx", "fusion-mlx", "mtplx"):
+    assert set(table) == {"✎ noted", "↥ hoisted", "✗ fails"}
+    assert re.search(r"^mtplx\b", table["✎ noted"])
+    for hoists in ("omlx", "omlx-strict", "hoist", "flyto-mlx", "fusion-mlx", "mlx-vlm"):
         assert re.search(rf"\b{hoists}\b(?!-)", table["↥ hoisted"])
     for fails in ("as-is", "rapid-mlx", "mlx-lm", "llama-cpp", "vllm", "lm-studio"):
         assert fails in table["✗ fails"]
     assert "TemplateError: A system message is allowed only" in table["✗ fails"]
-    assert "a note was refused at 6: omlx, note, note+merge" in table["↥ hoisted"]
+    # oMLX gives every property of a tool a description, so its prompt is longer and has a row of its own.
+    assert re.search(r"a note was refused at 6: omlx\b(?!-).*: note, note\+merge", table["↥ hoisted"])
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,9 @@ GENERATION_IN_QWQ = [
     ("changed", "generation-prompt", "plain/* (13), tools/* (13), reasoning/* (7), system/* (6)")
 ]
 DATE_IN_SMOLLM3 = [
+    # vLLM's test has no tag `generation`, so it refused the old template and the server moved system turns;
+    # it renders the new one, which leaves them out.
+    ("regressed", "probe-false-positive", "vllm"),
     ("changed", "prompt-changed", "plain/* (15), tools/* (13), reasoning/* (7), system/* (6)"),
     ("changed", "prompt-changed", "plain/* (15), tools/* (1), reasoning/* (5), system/* (4)"),
     ("changed", "prompt-changed", "tools/* (8), reasoning/* (2), system/* (2)"),
@@ -105,7 +108,7 @@ def test_a_revision_of_qwq_with_another_generation_prompt(gate) -> None:
 def test_a_date_that_is_gone(gate) -> None:
     report = gate(REAL / "HuggingFaceTB-SmolLM3-3B@3e0e27.jinja", REAL / "HuggingFaceTB-SmolLM3-3B.jinja")
     assert told(report) == DATE_IN_SMOLLM3
-    assert report.changes[0].base == "Today Date: 01 January 2026\n"
+    assert report.changes[1].base == "Today Date: 01 January 2026\n"
 
 
 @pytest.mark.parametrize("path", sorted(REAL.glob("*.jinja"))[::40], ids=lambda path: path.stem)

@@ -95,7 +95,11 @@ def test_policies(request_: Request, name: str, template: ChatTemplate) -> None:
     assert {int(each[1:].split(".")[0]) for each in lost} <= dropped, (
         "only what is said to be dropped is lost"
     )
-    assert not lost or (name.startswith("llama-cpp") and not output)
+    if lost:
+        # llama.cpp loses a system text that no turn carries; one that it continues is set aside by then.
+        continued = bool(messages) and (request_.partial or messages[-1].role == "assistant")
+        assert name.startswith("llama-cpp")
+        assert len(messages) == len(output) + 1 == (2 if continued and after.error is None else 1)
 
     others = [message.index for message in messages if message.role not in SYSTEM_ROLES]
     left = [message.index for message in output if message.role not in SYSTEM_ROLES]
