@@ -133,6 +133,10 @@ def ours(policy: Policy, route: str, body: dict[str, Any], name: str) -> dict[st
     return {"prompt": prompt}
 
 
+class ServerLost(Exception):
+    """The process with a server's code ended; its own message is on stderr."""
+
+
 class Child:
     """A server's own code, in a process of its own."""
 
@@ -151,7 +155,7 @@ class Child:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("the process with the server's code ended; its own message is above")
+            raise ServerLost
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -230,13 +234,17 @@ def main() -> None:
         if code is None:
             print(f"{server.name}: not run; name a checkout by {server.checkout}=", file=sys.stderr)
             continue
-        for row in compare(server, code, given.bodies, given.show):
-            bound = server.functions[row.function].share
-            mark = "" if row.share >= bound else f"  BELOW {bound:.0%}"
-            failed = failed or bool(mark)
-            counts = f"{row.cases:6} {row.equal:6} {row.share:7.1%}{mark}"
-            print(f"{row.server:12} {row.version:14} {row.function:12} {counts}", flush=True)
-            rows.append(row)
+        try:
+            for row in compare(server, code, given.bodies, given.show):
+                bound = server.functions[row.function].share
+                mark = "" if row.share >= bound else f"  BELOW {bound:.0%}"
+                failed = failed or bool(mark)
+                counts = f"{row.cases:6} {row.equal:6} {row.share:7.1%}{mark}"
+                print(f"{row.server:12} {row.version:14} {row.function:12} {counts}", flush=True)
+                rows.append(row)
+        except ServerLost:
+            print(f"{server.name}: not run to the end; its own message is above", file=sys.stderr)
+            failed = True
     if given.write:
         earlier = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
         fresh = {(row.server, row.function) for row in rows}
