@@ -17,7 +17,8 @@ from ..caches.base import Match, PrefixCache, PromptBoundaries
 from ..caches.registry import server_cache
 from ..caches.stored_reply import Reply, Store
 from ..caches.stored_sequences import StoredSequences
-from ..causes.reasoning import reasoning_lost
+from ..causes.changes import changes, drops_reasoning
+from ..causes.reasoning import is_reasoning_item, reasoning_lost
 from ..conversation import Request, Transcript
 from ..cost.cost_report import Cost
 from ..cost.prefill_timer import PrefillTimer
@@ -486,7 +487,7 @@ class _PolicyRun:
         new = self._replay.conversations.new_messages(earlier.client, later.client)
         if self._kept[base].output and _is_replied_to(compared):
             # What is stored of the predecessor ends in its reply, which is then no new message.
-            new -= {message.index for message in later.client.messages[len(earlier.client.messages) :][:1]}
+            new -= {later.client.messages[_reply_place(compared)].index}
         return kept_tokens(earlier, later, new, compared.body_is_prefix, self.encoder.fork().encode)
 
     def _parted(
@@ -569,9 +570,21 @@ class _KeptPrompt:
         return self.turn.step.prompt_tokens
 
 
+def _reply_place(compared: Comparison) -> int:
+    """Return the position behind what a request has of its predecessor's messages.
+
+    Items of reasoning that the client no longer sends move it forward.
+    """
+    before, after = compared.earlier.client.messages, compared.later.client.messages
+    if not any(map(is_reasoning_item, before)):
+        return len(before)
+    gone = (change for change in changes(before, after) if drops_reasoning(before, change))
+    return len(before) - sum(len(change.old) for change in gone)
+
+
 def _is_replied_to(compared: Comparison) -> bool:
     """Return whether a request has an assistant's message behind what its predecessor had."""
-    messages, start = compared.later.client.messages, len(compared.earlier.client.messages)
+    messages, start = compared.later.client.messages, _reply_place(compared)
     if start >= len(messages):
         return False
     data = messages[start].data
