@@ -114,9 +114,12 @@ def test_ctrl_c_while_several_templates_are_probed(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    time.sleep(2.5)
+    children = ["pgrep", "-P", str(process.pid)]  # one of them is started before any work
+    while len(subprocess.run(children, capture_output=True, check=False).stdout.split()) < 3:
+        assert process.poll() is None, "it ended before it had begun"
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    out, errors = process.communicate(timeout=20)
+    out, errors = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert errors.startswith("tplaudit: interrupted; ") and errors.count("\n") == 1
 

@@ -69,11 +69,15 @@ def _load(folder: Path) -> Mapping[str, ServerFunction]:
     return {"chat": chat, "messages": messages, "responses": responses}
 
 
+_REASONS = (
+    "Arguments of a call that are the JSON text of a string: the server has none then, the policy that text.",
+)
+
 SERVER = Server(
     "mlx-vlm",
     "mlx-vlm",
     {
-        "chat": Compared("chat", "mlx-vlm", 0.97),
+        "chat": Compared("chat", "mlx-vlm", 0.97, _REASONS),
         "messages": Compared("messages", "mlx-vlm", 0.97),
         "responses": Compared("responses", "mlx-vlm", 0.97),
     },
