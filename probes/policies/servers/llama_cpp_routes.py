@@ -244,8 +244,9 @@ def _check(messages: Messages) -> None:
                 raise _Refused("unsupported content[].type")
             if _is(part, "text") and not isinstance(part.get("text"), str):
                 raise _Refused("Failed to parse messages: a part of type text without text")
-        for call in data.get("tool_calls") or ():
-            if not _is(call, "function") or "arguments" not in call.get("function", {}):
+        for call in calls if isinstance(calls := data.get("tool_calls"), list) else ():
+            function = call.get("function") if _is(call, "function") else None
+            if not isinstance(function, Mapping) or "arguments" not in function:
                 raise _Refused("Failed to parse messages: a tool call without type, function or arguments")
         for key in ("reasoning_content", "name", "tool_call_id"):
             if not isinstance(data.get(key, ""), str):

@@ -146,7 +146,7 @@ def _parsed(call: Any) -> Any:
 def _bad_arguments(messages: Messages) -> str:
     """Return why the server refuses what is still a text after parsing; empty where nothing is."""
     for message in messages:
-        for call in message.data.get("tool_calls") or ():
+        for call in calls if isinstance(calls := message.data.get("tool_calls"), list) else ():
             function = call.get("function") if isinstance(call, Mapping) else None
             if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
                 return "the arguments of a tool call in the history are no JSON object"

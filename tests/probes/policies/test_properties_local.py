@@ -47,6 +47,10 @@ def test_policies(fake_template: Any, request_: Request, spec: str) -> None:
 @given(requests(DIALECTS[:1]), st.sampled_from([spec for spec in SPECS if "relocate" not in spec]))
 def test_what_was_prepared_once_stays_as_it_is(fake_template: Any, request_: Request, spec: str) -> None:
     policy, template = parse_policy(spec), fake_template()
+    if spec.startswith(
+        "mtplx"
+    ):  # which writes how tools are called into a turn, each time that there are any
+        request_ = request_.replace(tools=None)
     once = policy.prepare(request_, template)
     if once.error is None:
         twice = policy.prepare(once.request, template).request
