@@ -9,8 +9,6 @@ from .server import Server
 
 _HEAD = """# Conformance
 
-<!-- Written by `make conformance`; the texts are in tests/conformance. -->
-
 How the policies compare with the servers' own code. `make conformance` takes the newest releases \
 from the package index, unpacks them as files, and runs their own message functions, from the body \
 of an HTTP request to the call of the chat template, in a process of their own, with stubs for what \
