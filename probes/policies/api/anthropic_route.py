@@ -50,7 +50,6 @@ class AnthropicRules:
             are joined by `between_blocks`.
         result_parts: whether the texts of a tool result, without empty ones, stay a list unless it is one.
         empty_texts: whether empty texts count, where `parts` are kept.
-        between_thoughts: joins thinking blocks that become a field.
         call_type: whether a tool call says `type: function`.
         marks_boundaries: whether turns made of tool calls and results carry `_preserve_role_boundary`.
         dropped_system: beginnings of blocks of the top-level system text that are left out.

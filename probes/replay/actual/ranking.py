@@ -213,6 +213,7 @@ def _cache(candidate: Candidate, session: RankedSession) -> PrefixCache | None:
             block_size=candidate.block_size,
             capacity_bytes=session.capacity_bytes,
             sizes=session.sizes,
+            aligned_block=session.model.state_size.aligned_block,
         )
     except UsageError:
         return None
