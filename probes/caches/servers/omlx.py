@@ -27,7 +27,7 @@ VERSIONS: tuple[Version, ...] = get_args(Version)
 
 #: Tokens per block where all layers can be cut.
 BLOCK_SIZE = 256
-#: Sizes that are tried for `paged_cache_block_size` (`omlx/scheduler.py`); hybrid models get 2,048 by themselves.
+#: Sizes to try for `paged_cache_block_size` (`omlx/scheduler.py`); hybrid models get 2,048 by themselves.
 BLOCK_SIZES = (64, 128, 256, 512, 1024, 2048)
 _ROTATING = 512
 _RECURRENT = 2048

@@ -25,7 +25,7 @@ BLOCK_SIZE = 16
 HYBRID_BLOCK_SIZE = 528
 #: `--max-num-batched-tokens` on a GPU of less than 70 GiB, and on a CPU.
 STEP = "2048"
-#: Sizes that are tried for `--block-size`, which takes any; hybrid models get about 528 (Qwen3.5 4B) to 2,096.
+#: Sizes to try for `--block-size`, which takes any; hybrid models get about 528 (Qwen3.5 4B) to 2,096.
 BLOCK_SIZES = (16, 32, 64, 128, 256, 528, 784, 1056, 2096)
 
 
