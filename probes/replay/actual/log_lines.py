@@ -1,8 +1,8 @@
 """The lines in which servers' logs say how much of a prompt they reused.
 
 Where the lines come from: mlx-lm 0.32.2 (`server.py`), vllm-mlx 0.6.0 and Rapid-MLX 0.16.10 (`scheduler.py`,
-and the simple engine's), mlx-vlm 0.7.10, oMLX 0.5.3, llama.cpp b11434 (`server-context.cpp`). Only numbers are
-taken from them. The lines of one request belong together by its id, or by their order.
+and the simple engine's), mlx-vlm 0.7.10, oMLX 0.5.3, llama.cpp b11434 (`server-context.cpp`). Only numbers
+are taken from them. The lines of one request belong together by its id, or by their order.
 """
 
 from __future__ import annotations
