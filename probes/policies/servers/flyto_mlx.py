@@ -16,7 +16,7 @@ from typing import Any
 from ...conversation import Message, Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
-from ..api.anthropic_route import AnthropicRules, convert_anthropic
+from ..api.anthropic_route import convert_anthropic
 from ..api.chat_route import ChatRules, extract, has_tool_parser, template_tools, with_checked_arguments
 from ..api.responses_route import ResponsesRules, convert_responses
 from ..api.routes import body_effort, route_of
@@ -29,7 +29,7 @@ from ..rewrite.system_turns import done, indices, is_system, strict_hoist, syste
 from ..rewrite.texts import flat_text
 from ..rewrite.tool_arguments import parse_arguments
 from ..rewrite.user_notes import note_or_hoist
-from .omlx_routes import bare_retry, document_text, still_partial, with_defaults, without_counter
+from .omlx_routes import ANTHROPIC, bare_retry, still_partial, with_defaults, without_counter
 
 BETWEEN_SYSTEM_TEXTS = "\n\n"
 #: The reasoning efforts that the chat route takes, and the budget of tokens that each sets.
@@ -72,16 +72,11 @@ class FlytoMlx:
         """Return a request in chat form, its system turns where they stand."""
         native = detects_preserve_thinking(template)
         if request.dialect == "anthropic-messages":
-            anthropic = AnthropicRules(
+            anthropic = replace(
+                ANTHROPIC,
                 tool_role=has_tool_parser(template),
                 reasoning="field" if native else "inline",
                 images=self.multimodal,
-                after_thinking="\n",
-                split_results=False,
-                call_type=False,
-                marks_boundaries=True,
-                document=document_text,
-                needs_result=True,
                 no_description=None,
             )
             given = tuple(map(without_empty_blocks, request.messages))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ...conversation import TOP_LEVEL, Message, Request
 from ...errors import RenderError
 from ...templates.template import ChatTemplate
-from ..api.anthropic_route import AnthropicRules, convert_anthropic
+from ..api.anthropic_route import convert_anthropic
 from ..api.chat_route import supports_tools, template_tools, with_checked_arguments
 from ..api.responses_route import ResponsesRules, convert_responses
 from ..api.routes import body_effort, route_of, with_kwargs
@@ -27,7 +27,7 @@ from ..rewrite.role_merge import merge_roles
 from ..rewrite.system_turns import done, each_changed, is_system, keep, strict_hoist
 from ..rewrite.texts import flat_text, join, rebuilt
 from ..rewrite.tool_arguments import fill_arguments, parse_arguments
-from .omlx_routes import document_text
+from .omlx_routes import ANTHROPIC
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
 #: A system text with this in it makes the chat route think, unless the request says otherwise.
@@ -97,16 +97,7 @@ class FusionMlx:
 def _converted(request: Request, template: ChatTemplate) -> Prepared:
     """Return a request in the form in which the engine gets it."""
     if request.dialect == "anthropic-messages":
-        rules = AnthropicRules(
-            tool_role=supports_tools(template),
-            reasoning="field",
-            images=True,
-            split_results=False,
-            call_type=False,
-            marks_boundaries=True,
-            document=document_text,
-            needs_result=True,
-        )
+        rules = replace(ANTHROPIC, tool_role=supports_tools(template), reasoning="field", images=True)
         given = tuple(map(without_empty_blocks, request.messages))
         chat = convert_anthropic(request.replace(messages=given), rules).then(_lines_first).then(merge_roles)
     elif request.dialect == "openai-responses":

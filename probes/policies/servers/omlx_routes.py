@@ -102,17 +102,12 @@ class Routes:
             detected=detects_preserve_thinking(template),
         )
         if request.dialect == "anthropic-messages":
-            anthropic = AnthropicRules(
+            anthropic = replace(
+                ANTHROPIC,
                 tool_role=supports_tools(template),
                 reasoning="field" if native else "inline",
                 images=self.multimodal,
-                after_thinking="\n",
-                split_results=False,
-                call_type=False,
-                marks_boundaries=True,
                 clean_system=None if self.version == "0.5.3" else without_counter,
-                document=document_text,
-                needs_result=True,
             )
             converted = convert_anthropic(request, anthropic).then(merge_roles)
             return _with_template_tools(converted)
@@ -202,3 +197,14 @@ def document_text(block: Mapping[str, Any]) -> str:
     except (binascii.Error, UnicodeDecodeError):
         return f"[Document: {title or 'untitled'} — failed to decode]"
     return f"[Document: {title}]\n{text}" if title else text
+
+
+#: How oMLX and its forks write Anthropic messages, but for what the template and the engine decide.
+ANTHROPIC = AnthropicRules(
+    after_thinking="\n",
+    split_results=False,
+    call_type=False,
+    marks_boundaries=True,
+    document=document_text,
+    needs_result=True,
+)

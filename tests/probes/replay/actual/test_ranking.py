@@ -9,6 +9,7 @@ from actual_sessions import answered, ferry, model, replayed
 from tplaudit.probes.caches.registry import block_sizes, server_cache
 from tplaudit.probes.conversation import ActualReuse, Request
 from tplaudit.probes.errors import UsageError
+from tplaudit.probes.models.model import ReplayModel
 from tplaudit.probes.policies.registry import POLICIES, parse_policy
 from tplaudit.probes.replay.actual.log_lines import LogEntry
 from tplaudit.probes.replay.actual.ranking import NEEDED, RankedSession, check_actual, ranked
@@ -98,6 +99,16 @@ def test_without_numbers_it_says_what_it_needs() -> None:
         check_actual(session(ferry(2)))
     flags = [kind.reuse_reports.flag for kind in POLICIES.values() if kind.reuse_reports]
     assert all(flag in str(refused.value) for flag in flags)
+
+
+def test_blocks_of_hybrid_models_are_those_of_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's depend on the size of the model's states, which only config.json tells."""
+    large = dataclasses.replace(model().state_size, kind="hybrid", aligned_block=112)
+    monkeypatch.setattr(ReplayModel, "state_size", large)
+    said = answered(ferry(4, edited=3), "vllm", store="prompt")
+    assert {request.actual.reused % 112 for request in said if request.actual} == {0}
+    assert any(request.actual and request.actual.reused for request in said)
+    assert "--policy vllm --store prompt" in ranked(session(said), store="prompt").tied
 
 
 @pytest.mark.parametrize("name", [name for name, kind in POLICIES.items() if not kind.generic])
