@@ -74,6 +74,7 @@ bench: $(INSTALLED_DEV)
 # from a checkout that OMLX= names.
 conformance: $(INSTALLED_DEV)
 	$(RUN) -m tests.conformance.run --write
+	$(RUN) -m pytest -q -n 0 tests/probes/policies/test_own_code.py
 
 docs: $(INSTALLED_DEV)
 	$(RUN) docs/generate.py

@@ -1,6 +1,6 @@
 """What llama.cpp's server finds out about a template by running it, and what it knows of some families.
 
-The server watches which values a template reads; here it is told from what comes out, which is the same for
+The server watches which values a template reads; here it is found by what comes out, which is the same for
 all but templates that read a text and do not write it (common/jinja/caps.cpp, common/chat-diff-analyzer.cpp
 and common/parsers of ggml-org/llama.cpp at b11434).
 """

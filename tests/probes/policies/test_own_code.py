@@ -11,12 +11,18 @@ from typing import Any
 
 import pytest
 from chat_messages import A, S, U, data, request_of
+from tplaudit import fixtures
 from tplaudit.probes.caches.registry import cache_name, server_cache
 from tplaudit.probes.conversation import Message, Request
 from tplaudit.probes.errors import UsageError
+from tplaudit.probes.models.model import load_model
 from tplaudit.probes.policies.own_code import body_of, read_code_spec
 from tplaudit.probes.policies.registry import parse_policy
+from tplaudit.probes.replay.replay import Replay
 from tplaudit.probes.templates.template import ChatTemplate
+from tplaudit.probes.transcripts.reader import open_transcript
+
+from tests.conformance.packages import python
 
 TEMPLATE = ChatTemplate(
     {
@@ -185,3 +191,27 @@ def _runs(pid: int) -> bool:
         return False
     stat = Path(f"/proc/{pid}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.skipif("OMLX" not in os.environ, reason="OMLX names no checkout of oMLX")
+@pytest.mark.parametrize(("unsupported", "policy"), [("user_note_safe", "omlx"), ("strict", "omlx-strict")])
+@pytest.mark.parametrize("template", ["strict", "in-place"])
+@pytest.mark.parametrize("session", ["chat", "claude-code", "codex"])
+def test_the_example_is_omlx(
+    session: str, template: str, unsupported: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.environ["OMLX"])
+    example = fixtures.template("strict").parents[2] / "docs" / "examples" / "omlx_policy.py"
+    own = f"code:{example}::prepare:cache=omlx,unsupported={unsupported},python={python()}"
+    model = load_model(str(fixtures.template(template)))
+    transcript = open_transcript(str(fixtures.transcript(session)))
+    run = Replay(transcript, model, [parse_policy(own), parse_policy(f"{policy}:version=0.5.3")])
+    for one, other in run.turns():
+        assert one.error is None
+        assert (one.prompt_tokens, one.reused, one.avoidable) == (
+            other.prompt_tokens,
+            other.reused,
+            other.avoidable,
+        )
+        causes = [turn.divergence.cause if turn.divergence else None for turn in (one, other)]
+        assert causes[0] == causes[1]
